@@ -1,8 +1,8 @@
-"""The chat frame: the only owner of tokenisation.
+"""The chat frame: converts conversations to token ids. No other module does.
 
-A conversation alternates frame and content. The frame (who speaks, where a turn ends) is cut once out of the
-tokenizer's chat template and is the only source of control ids. Content of any origin is encoded by a copy of the
-tokenizer without added tokens. Ids are concatenated; a stream is never rendered or tokenised again.
+A conversation alternates frame and content. The frame (who speaks, where a turn ends) is extracted once from the
+tokenizer's chat template and is the only source of control ids. All content is encoded by a copy of the tokenizer
+without added tokens. Ids are concatenated; a stream is never rendered or tokenised again.
 """
 
 import json
@@ -25,7 +25,7 @@ from agents.chat_images import (
     prepend_text,
     strip_content,
 )
-from agents.chat_parts import ACKNOWLEDGED, LATER, LATER_UNLED, MARKED, UNLED, derive_parts, rewrites_thoughts
+from agents.chat_parts import ACKNOWLEDGED, LATER, LATER_NO_SYSTEM, MARKED, NO_SYSTEM, derive_parts, rewrites_thoughts
 from agents.content_tokenizer import build_tokenizer, find_blank_tokens, strip_blueprint
 from agents.errors import ChatError
 from agents.tool_formats import FORMATS, Reading, ToolCall, ToolResult, read_calls, write_calls
@@ -35,14 +35,14 @@ from games.contracts import Image
 
 
 class Head(NamedTuple):
-    """Token ids that a chat template puts before a content, and trailing blanks to encode with its first word."""
+    """Token ids that a chat template puts before a content, and trailing spaces to encode with its first word."""
 
     ids: list[int]
     lead: str
 
 
 class ChatFrame:
-    """Converts between texts and token ids in the turn format of one fast tokenizer's chat template.
+    """Converter between texts and token ids in the turn format of one fast tokenizer's chat template.
 
     `open`, `ask` and `close` return a conversation's ids piece by piece; `encode` and `decode` convert contents. If the
     template has no system turn (`parts.system`), the system text opens the first example's user turn. Without examples
@@ -56,27 +56,28 @@ class ChatFrame:
         """
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if not isinstance(backend, Tokenizer):
-            raise ChatError("this tokenizer is no fast one (no tokenizer.json); convert and save it as one")
+            raise ChatError("this is not a fast tokenizer (it has no tokenizer.json): convert it to one and save it")
         blueprint = strip_blueprint(json.loads(backend.to_str()))
         self._tokenizer = tokenizer
         rendered, parts = derive_parts(tokenizer, has_images=image is not None)
         self.parts = parts
-        self.prints_time = not (rendered.is_same(MARKED, LATER) and rendered.is_same(UNLED, LATER_UNLED))
+        self.prints_time = not (rendered.is_same(MARKED, LATER) and rendered.is_same(NO_SYSTEM, LATER_NO_SYSTEM))
         """Whether the template prints the time, which is fixed to `agents.chat_template.CLOCK`."""
         self.rewrites_thoughts = rewrites_thoughts(parts, rendered)
-        """Whether the template, unlike the frame, changes or drops thoughts in earlier replies."""
+        """Whether the template changes or drops thoughts in earlier replies, which the frame never does."""
         added = blueprint["added_tokens"]
         self._framing = build_tokenizer(blueprint, added, backend.model)
         blank = find_blank_tokens(added, backend)
         ids = {token["id"] for token in added if token not in blank}
         self.control_ids: frozenset[int] = frozenset(ids | set(tokenizer.all_special_ids))
-        """Ids of all added and special tokens, except runs of blanks, which some tokenizers add as text."""
+        """Ids of all added and special tokens, except runs of whitespace, which some tokenizers add as text."""
         special = set(tokenizer.all_special_ids)
         plain = (token for token in added if not token["special"] and token["id"] in ids - special)
         self.tags: dict[int, str] = {token["id"]: token["content"] for token in plain}
         """Texts of added tokens that are not special. They are decoded when sampled but never encoded from content."""
         self._plain = build_tokenizer(blueprint, blank, backend.model)
-        # A Unigram model reads the text "<0x0A>" as the byte: spelled out, only true bytes come from it.
+        # A Unigram model encodes the text "<0x0A>" as that byte. Forbidden ids are spelled out, so only true bytes
+        # become byte tokens.
         raw = backend.get_vocab() if blueprint["model"]["type"] == "Unigram" else {}
         self._forbidden_ids = self.control_ids | {raw[byte] for byte in BYTE_TOKENS if byte in raw}
         self._system, self._user = self._encode_head(parts.system_head), self._encode_head(parts.user_head)
@@ -98,27 +99,27 @@ class ChatFrame:
 
     @cached_property
     def _image_markup(self) -> ImageMarkup:
-        """How the template shows an image."""
+        """Texts that the template puts around an image. Raises ChatError if the model has no vision."""
         if self.image is None:
-            raise ChatError("a content has images, and the model has no vision")
+            raise ChatError("the conversation has images, but the model has no vision")
         return derive_markup(self._tokenizer, self.parts, self.image)
 
     @cached_property
-    def longest_token(self) -> int:
+    def longest_token_length(self) -> int:
         """Number of characters of the vocabulary's longest token."""
         return max(map(len, self._plain.get_vocab()))
 
-    def find_tokens_with(self, letters: str) -> frozenset[int]:
-        """Return the ids of all tokens whose text contains at least one of these letters, without control ids."""
+    def find_tokens_with(self, characters: str) -> frozenset[int]:
+        """Return the ids of all tokens whose text contains any of these characters, without control ids."""
         ids = range(self._plain.get_vocab_size())
         texts = self._plain.decode_batch([[token] for token in ids], skip_special_tokens=False)
-        wanted = set(letters)
+        wanted = set(characters)
         found = (token for token, text in zip(ids, texts, strict=True) if not wanted.isdisjoint(text))
         return frozenset(found) - self.control_ids
 
     @property
     def vocabulary_size(self) -> int:
-        """Size of the vocabulary that encodes contents, without added tokens (except blanks)."""
+        """Size of the vocabulary that encodes contents, without added tokens (except whitespace)."""
         return int(self._plain.get_vocab_size())
 
     @property
@@ -141,17 +142,18 @@ class ChatFrame:
         system: str,
         examples: Sequence[tuple[str, str]] = (),
         tools: Sequence[Definition] = (),
-        asks: bool = False,
+        keep_open: bool = False,
     ) -> list[int]:
         """Return the ids that open a conversation: the system text and the (observation, reply) examples as turns.
 
-        Definitions of `tools` stand where the template puts them. If that is in the first user's turn, this is the
-        first example's, or else a turn of its own. With `asks` and no examples it stays open: continue with
-        `ask(text, opened=True)` if `opens_turn(tools, system)`. Raises ChatError if definitions contain control tokens.
+        The template determines the place of the definitions of `tools`. If it puts them in the first user turn, that
+        is the first example's turn or, without examples, a turn of its own, answered with `ACKNOWLEDGED`. `keep_open`
+        leaves the latter open instead: continue with `ask(text, opened=True)` if `opens_turn(tools, system)`. Raises
+        ChatError if definitions contain control tokens.
         """
         parts, user = self.parts, self._user
         if tools and self.tools:
-            return self._open_with_tools(system, examples, tools, asks)
+            return self._open_with_tools(system, examples, tools, keep_open)
         if parts.system == "turn":
             ids = self._encode_after(self._system, system) + self._encode_frame(parts.system_tail)
         elif not system and parts.system_head.endswith(parts.user_head):
@@ -163,7 +165,7 @@ class ChatFrame:
         return ids + self._encode_exchanges(user, examples)
 
     def opens_turn(self, tools: Sequence[Definition], system: str) -> bool:
-        """Return True if definitions or the system text stand in the first user's turn, before its text."""
+        """Return True if tool definitions or the system text are part of the first user turn, before its text."""
         return bool(tools and self.tools) and not self._render_definitions(tools, system)[1].endswith(
             self.parts.user_head
         )
@@ -171,16 +173,16 @@ class ChatFrame:
     def ask(self, content: Content, opened: bool = False) -> list[int]:
         """Return the ids of a user turn with this content, followed by the head of the assistant's reply.
 
-        `opened`: the turn's head is there already. Images need a model with vision (`image`).
+        `opened` is True if `open` has already begun this turn. Images need a model with vision (`image`).
         """
         begins_with_image = bool(content) and isinstance(content[0], Image)
         user = self._encode_head(self._image_markup.user_head) if begins_with_image else self._user
         return self._encode_after(Head([], "") if opened else user, content) + self._prompt
 
     def answer(self, results: Sequence[ToolResult], text: Content = "") -> list[int]:
-        """Return the ids of tool turns with results, then a user turn if `text` is not empty, and the head of a reply.
+        """Return the ids of tool turns with results, of a user turn unless `text` is empty, and of a reply's head.
 
-        A template without tool turns gets one user turn with a line `tool: …` for each result.
+        If the template has no tool turns, a user turn has a line `tool: …` for each result.
         """
         parts = self.tools
         if not parts:
@@ -220,16 +222,16 @@ class ChatFrame:
         return read_calls(self.tool_format, self.decode(ids, marks=True), tools, first)
 
     def close(self, finish: Literal["stop", "length"]) -> list[int]:
-        """Return the ids that complete the turn after a sampled reply; a stopped one already contains its stop id."""
+        """Return the ids that complete the turn after a sampled reply. A stopped reply already contains its stop id."""
         return self._tail[self._stop_at :] if finish == "stop" else list(self._tail)
 
     def encode(self, text: str) -> list[int]:
-        """Return the ids of text inside a turn, never control ids; text that only these could encode is left out."""
+        """Return the ids of text inside a turn, never control ids. Drops text that only control ids could encode."""
         text = _replace_surrogates(text)
         encoding = self._plain.encode(text, add_special_tokens=False)
         if self._forbidden_ids.isdisjoint(encoding.ids):
             return list(encoding.ids)
-        # Some vocabularies (Unigram, word-level) spell control tokens themselves: take those places apart.
+        # Some vocabularies (Unigram, word-level) turn text into control tokens: encode it letter by letter there.
         ids: list[int] = []
         done = 0
         for token, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
@@ -239,56 +241,59 @@ class ChatFrame:
         return ids + self._encode_piece(text[done:])
 
     def encode_reply(self, text: str, marks: bool = False) -> list[int]:
-        """Return the ids of a text to learn as the policy's own reply, with tags as tokens: the inverse of `decode`."""
-        tokens = {tag: token for token, tag in (self.tags | (self._marks if marks else {})).items()}
+        """Return the ids of a text to learn as the policy's own reply, with tags as tokens (the inverse of `decode`).
+
+        With `marks`, so are the marks of tool calls.
+        """
+        tokens = {tag: token for token, tag in (self.tags | (self._call_marks if marks else {})).items()}
         pattern = "|".join(map(re.escape, sorted(tokens, key=len, reverse=True)))
         parts = re.split(f"({pattern})", _replace_surrogates(text)) if tokens else [text]
         return [token for part in parts for token in ([tokens[part]] if part in tokens else self.encode(part))]
 
     def encode_document(self, text: str) -> list[int]:
-        """Return the ids of a plain text to learn, between the tokens that begin and end a text outside of any chat."""
+        """Return the ids of a plain text to learn, between the tokens that begin and end a text outside a chat."""
         end = self.stop_id if self._tokenizer.eos_token_id is None else self._tokenizer.eos_token_id
         return [*(token for token in self._tokenizer("")["input_ids"] if token != end), *self.encode(text), end]
 
     def decode(self, ids: Iterable[int], marks: bool = False) -> str:
         """Return the text of sampled ids. Control ids are dropped, and broken UTF-8 becomes U+FFFD.
 
-        Added tokens that are not special, such as <think> in some models, become their text; with `marks` those of
-        tool calls too, special or not.
+        Added tokens that are not special, such as <think> in some models, become their text. With `marks`, so do the
+        marks of tool calls, special or not.
         """
-        tags = self.tags | self._marks if marks else self.tags
-        kept = (token for token in ids if token in tags or token not in self.control_ids)
+        tags = self.tags | self._call_marks if marks else self.tags
+        visible = (token for token in ids if token in tags or token not in self.control_ids)
         pieces = (
             [tags[token] for token in run] if tagged else [self._plain.decode([*run], skip_special_tokens=False)]
-            for tagged, run in groupby(kept, tags.__contains__)
+            for tagged, run in groupby(visible, tags.__contains__)
         )
         return "".join(text for piece in pieces for text in piece)
 
-    def knows(self, ids: Iterable[int]) -> bool:
-        """Return True if all ids exist in the vocabulary, control ids included; an edited log may contain others."""
+    def has_ids(self, ids: Iterable[int]) -> bool:
+        """Return True if all ids are in the vocabulary, including control ids. An edited log may contain others."""
         return all(token >= 0 and self._framing.id_to_token(token) is not None for token in ids)
 
     @cached_property
-    def _marks(self) -> dict[int, str]:
-        """Marks of this template's calls that are control tokens, by id."""
+    def _call_marks(self) -> dict[int, str]:
+        """Text of each control token that marks tool calls in this template's format, by id."""
         ids = {mark: self._framing.token_to_id(mark) for mark in FORMATS[self.tool_format].marks}
         return {token: mark for mark, token in ids.items() if token in self.control_ids}
 
     def _open_with_tools(
-        self, system: str, examples: Sequence[tuple[str, str]], tools: Sequence[Definition], asks: bool
+        self, system: str, examples: Sequence[tuple[str, str]], tools: Sequence[Definition], keep_open: bool
     ) -> list[int]:
         before, between = self._render_definitions(tools, system)
-        inside = not between.endswith(self.parts.user_head)
-        first = self._encode_head(between) if inside else self._user
+        in_user_turn = not between.endswith(self.parts.user_head)
+        first = self._encode_head(between) if in_user_turn else self._user
         ids = self._encode_after(self._encode_head(before), system)
-        if not inside:
+        if not in_user_turn:
             ids += self._encode_frame(between.removesuffix(self.parts.user_head))
-        elif asks and not examples:
+        elif keep_open and not examples:
             return ids + self._encode_frame(between)
-        return ids + self._encode_exchanges(first, examples or ([("", ACKNOWLEDGED)] if inside else []))
+        return ids + self._encode_exchanges(first, examples or ([("", ACKNOWLEDGED)] if in_user_turn else []))
 
     def _render_definitions(self, tools: Sequence[Definition], system: str) -> tuple[str, str]:
-        """Return the template's texts before and after the system text, with these definitions.
+        """Return the template's texts before and after the system text, including these tool definitions.
 
         Raises ChatError if a definition contains a control token or cannot be printed.
         """
@@ -299,10 +304,10 @@ class ChatFrame:
         return render_definitions(self._tokenizer, self.parts, plain, bool(system))
 
     def _encode_exchanges(self, user: Head, examples: Sequence[tuple[str, str]]) -> list[int]:
-        """Return the ids of (observation, reply) turns; `user` is the first one's head."""
+        """Return the ids of (observation, reply) turns; `user` is the head of the first user turn."""
         ids: list[int] = []
-        for see, say in examples:
-            ids += self._encode_after(user, see) + self._encode_after(self._reply, say) + self._tail
+        for observation, reply in examples:
+            ids += self._encode_after(user, observation) + self._encode_after(self._reply, reply) + self._tail
             user = self._user
         return ids
 
@@ -319,14 +324,14 @@ class ChatFrame:
             content = strip_content(content, bool(find_images(content)) and self._image_markup.trims)
         ids, lead = list(head.ids), head.lead
         for part in [content] if isinstance(content, str) else content:
-            shown = (
+            encoded = (
                 self.encode(lead) + self._encode_image(part) if isinstance(part, Image) else self.encode(lead + part)
             )
-            ids, lead = ids + shown, ""
+            ids, lead = ids + encoded, ""
         return ids
 
     def _encode_image(self, image: Image) -> list[int]:
-        """Return the placeholders of an image, with what the template and the processor put around them."""
+        """Return the placeholder ids of an image, with the ids that the template and the processor put around them."""
         token, markup = self.image, self._image_markup
         ids = [token.id] * token.fit_image(image).tokens if token else []
         return self._encode_frame(markup.before) + ids + self._encode_frame(markup.after)
@@ -340,7 +345,7 @@ class ChatFrame:
 
 
 def _find_texts(value: Any) -> Iterator[str]:
-    """Yield all texts in a JSON value, keys included."""
+    """Yield all texts in a JSON value, including keys."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):

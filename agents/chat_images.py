@@ -1,4 +1,4 @@
-"""Images in a chat: cut from the chat template how a turn shows an image, and find images among a prompt's ids."""
+"""Images in a chat: derive their markup from the chat template, and find their placeholders among a prompt's ids."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from agents.chat_parts import USERS, Parts
+from agents.chat_parts import USERS, TemplateParts
 from agents.chat_template import CLOCK, Renderings, TemplateRefusal, time_variables
 from agents.errors import ChatError
 from agents.stream import ImageReader, MediaSpan
@@ -18,25 +18,30 @@ Content = str | Sequence[ContentPart]
 
 
 class Fit(NamedTuple):
-    """How an image enters a context."""
+    """Size of an image in a context."""
 
     tokens: int
     """Number of placeholder tokens."""
     size: tuple[int, int] | None
-    """Height and width in pixels to which the image is scaled; None if all images of the model are scaled alike."""
+    """Height and width in pixels to which the image is scaled; None if the model scales all images to one size."""
 
 
 class ImageToken(NamedTuple):
-    """Placeholder of an image in a model's contexts: the token's id, and how many of them stand for one image."""
+    """Placeholder of images in a model's contexts."""
 
     id: int
+    """Id of the placeholder token."""
     tokens: int
+    """Number of placeholder tokens per image, without `fit`."""
     fit: Callable[[int, int], Fit] | None = None
-    """Function from an image's height and width to its `Fit`, in place of `tokens` for all. Raises ValueError."""
+    """Function that returns the `Fit` for an image's height and width; None if all images have `tokens` tokens.
+
+    Raises ValueError for an image that the model cannot read.
+    """
     mark: str = ""
-    """Text that the chat template writes for an image; "" for the placeholder's own."""
+    """Text that the chat template writes for an image; "" for that of the placeholder token."""
     edges: tuple[str, str] | None = None
-    """Texts that the processor writes before and after the placeholders; None for those of Idefics3, if known."""
+    """Texts that the processor writes before and after the placeholders; None for `FRAME_TOKENS`, if they exist."""
 
     def fit_image(self, image: Image) -> Fit:
         """Return an image's number of tokens and scaled size. Raises ChatError, with its hash, if it does not fit."""
@@ -49,17 +54,18 @@ class ImageToken(NamedTuple):
 
 
 class ImageMarkup(NamedTuple):
-    """Texts that a chat template puts around an image, and before a user's turn that begins with one."""
+    """Texts that a chat template and the image processor put around an image's placeholders."""
 
     before: str
     after: str
     user_head: str
+    """Head of a user turn that begins with an image."""
     trims: bool = False
     """Whether the template strips every text of a turn with an image, not only the turn's ends."""
 
 
 class _Turn(NamedTuple):
-    """User turn with an image after a text, or first if the text is "", and with another text after it."""
+    """User turn to render with a chat template: `text` (left out if it is ""), an image, and another text."""
 
     text: str
 
@@ -71,11 +77,12 @@ class _Turn(NamedTuple):
 
 
 INSIDE, FIRST, SPACED = _Turn(USERS[0]), _Turn(""), _Turn(f"{USERS[0]}  ")
+"""Turns with the image between texts, with the image first, and with blanks between text and image."""
 FRAME_TOKENS = ("<fake_token_around_image>", "<global-img>")
-"""Tokens with which the processors of Idefics3 and SmolVLM frame a whole image, if the vocabulary has them."""
+"""Tokens that the processors of Idefics3 and SmolVLM put around an untiled image, if the vocabulary has them."""
 
 
-def derive_markup(tokenizer: Any, parts: Parts, image: ImageToken) -> ImageMarkup:
+def derive_markup(tokenizer: Any, parts: TemplateParts, image: ImageToken) -> ImageMarkup:
     """Return the texts that a tokenizer's chat template and the family's processor put around an image.
 
     If the template shows no images, they are the processor's texts alone.
@@ -110,7 +117,7 @@ def prepend_images(images: Sequence[Image], content: Content) -> Content:
 
 
 def strip_content(content: Content, each_text: bool) -> Content:
-    """Return a content without blanks at its ends or, if `each_text`, at the ends of each of its texts."""
+    """Strip blanks from the ends of a content or, if `each_text`, from the ends of each of its texts."""
     if isinstance(content, str):
         return content.strip()
     parts = list(content)
@@ -127,7 +134,7 @@ def as_text(content: Content) -> str:
 
 
 def join_parts(parts: Iterable[ContentPart]) -> Content:
-    """Return texts and images as a content: adjacent texts joined, a text if there are no images."""
+    """Join adjacent texts among texts and images; return a text if there are no images."""
     runs = (("".join(map(str, run)),) if is_text else run for is_text, run in groupby(parts, _is_text))
     joined = tuple(part for run in runs for part in run if part)
     return as_text(joined) if all(map(_is_text, joined)) else joined
@@ -143,20 +150,20 @@ def find_images(content: Content) -> list[Image]:
 
 
 def keep_newest(contents: Sequence[Content], keep: int) -> list[Content]:
-    """Return contents, oldest first, with placeholder texts for all images but the newest `keep`.
+    """Replace all images except the newest `keep` by placeholder texts, in contents sorted from old to new.
 
-    Contents that do not change are returned as they are.
+    Unchanged contents are the same objects.
     """
-    kept: list[Content] = []
+    replaced: list[Content] = []
     for content in reversed(contents):
         count = len(find_images(content))
-        kept.append(content if count <= keep else _replace_first_images(content, count - keep))
+        replaced.append(content if count <= keep else _replace_first_images(content, count - keep))
         keep = max(0, keep - count)
-    return kept[::-1]
+    return replaced[::-1]
 
 
 def _replace_first_images(content: Content, count: int) -> Content:
-    """Return a content with placeholder texts for its first `count` images, joined with the texts beside them."""
+    """Replace the first `count` images of a content by placeholder texts, and join these with adjacent texts."""
     parts: list[ContentPart] = []
     for part in content:
         if isinstance(part, Image) and count:
@@ -164,16 +171,16 @@ def _replace_first_images(content: Content, count: int) -> Content:
         if not (isinstance(part, str) and parts and isinstance(before := parts[-1], str)):
             parts.append(part)
             continue
-        is_apart = before[-1:].isspace() or part[:1].isspace()
-        parts[-1] = before + part if is_apart else f"{before} {part}"
+        has_blank = before[-1:].isspace() or part[:1].isspace()
+        parts[-1] = before + part if has_blank else f"{before} {part}"
     return parts[0] if len(parts) == 1 and isinstance(parts[0], str) else tuple(parts)
 
 
 def find_spans(ids: Sequence[int], token: ImageToken, images: Sequence[Image], picture: ImageReader) -> list[MediaSpan]:
-    """Return the spans of the images, whose placeholders stand among `ids` in the same order.
+    """Return the spans of the images, whose placeholders are among `ids` in the same order.
 
-    Raises ChatError if there are not as many placeholders as the images need or an image does not match its hash,
-    ValueError if its file cannot be read or is of another type or size, and KeyError if `picture` lacks one.
+    Raises ChatError if the number of placeholders is wrong or an image does not match its hash, ValueError if its file
+    cannot be read or has another type or size, and KeyError if `picture` does not have it.
     """
     spans, end = list[MediaSpan](), 0
     for image in images:
@@ -191,6 +198,6 @@ def find_spans(ids: Sequence[int], token: ImageToken, images: Sequence[Image], p
     return spans
 
 
-def shift_spans(media: Sequence[MediaSpan], by: int) -> list[MediaSpan]:
-    """Return the spans shifted by `by` tokens to later positions."""
-    return [replace(span, start=span.start + by) for span in media]
+def shift_spans(media: Sequence[MediaSpan], tokens: int) -> list[MediaSpan]:
+    """Return the spans shifted by a number of tokens to later positions."""
+    return [replace(span, start=span.start + tokens) for span in media]

@@ -1,6 +1,6 @@
-"""Validate and load model folders in Hugging Face layout.
+"""Validation and loading of model folders in Hugging Face layout.
 
-Only safetensors are read, and no code from the folder runs: nothing is unpickled or trusted.
+Only safetensors are read: nothing is unpickled, and no code from the folder runs.
 """
 
 import gc
@@ -25,7 +25,7 @@ PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 
 
 def check_folder(folder: Path) -> None:
-    """Raise WeightsError unless the folder is a complete model: config.json, safetensors that fit it, a tokenizer."""
+    """Raise WeightsError unless the folder is a complete model: config.json, matching safetensors, and a tokenizer."""
     if not folder.is_dir():
         raise WeightsError(f"{folder} is no model folder: one with config.json and *.safetensors is needed")
     config = read_json(folder, "config.json")
@@ -53,38 +53,38 @@ def check_folder(folder: Path) -> None:
 
 def _read_index(folder: Path) -> set[str]:
     """Return the names of the weight files in a folder's index. Raises WeightsError if the index is malformed."""
-    named = read_json(folder, "model.safetensors.index.json").get("weight_map")
-    if not isinstance(named, dict) or not all(isinstance(file, str) for file in named.values()):
+    files = read_json(folder, "model.safetensors.index.json").get("weight_map")
+    if not isinstance(files, dict) or not all(isinstance(file, str) for file in files.values()):
         raise WeightsError(f"{folder}/model.safetensors.index.json has no weight_map of files: fetch the folder again")
-    return set(named.values())
+    return set(files.values())
 
 
 def count_parameters(folder: Path) -> int:
-    """Return the number of parameters in the folder's safetensors, read from the file headers alone."""
+    """Return the number of parameters in the folder's safetensors. Only file headers are read."""
     return _count_tensors(folder)[1]
 
 
 def is_bf16(folder: Path) -> bool:
-    """Return True if a folder's weights are all bfloat16, by the file headers. Raises WeightsError if it is invalid."""
+    """Return True if all weights of a folder are bfloat16. Raises WeightsError if the folder is invalid."""
     check_folder(folder)
     from safetensors import safe_open
 
-    kinds = set()
+    dtypes = set()
     for path in folder.glob("*.safetensors"):
-        with convert_errors(folder), safe_open(path, "np") as held:
-            kinds |= {held.get_slice(name).get_dtype() for name in held.keys()}  # noqa: SIM118 it is no dict
-    return kinds == {"BF16"}
+        with convert_errors(folder), safe_open(path, "np") as file:
+            dtypes |= {file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118 not a dict
+    return dtypes == {"BF16"}
 
 
 def read_tensor_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of the tensors in a folder's safetensors by name, read from the file headers alone."""
+    """Return the shapes of the tensors in a folder's safetensors by name. Only file headers are read."""
     from safetensors import safe_open
 
-    found: dict[str, tuple[int, ...]] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
     for path in folder.glob("*.safetensors"):
-        with safe_open(path, "np") as held:
-            found |= {name: tuple(held.get_slice(name).get_shape()) for name in held.keys()}  # noqa: SIM118
-    return found
+        with safe_open(path, "np") as file:
+            shapes |= {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+    return shapes
 
 
 def _count_tensors(folder: Path) -> tuple[int, int]:
@@ -94,17 +94,17 @@ def _count_tensors(folder: Path) -> tuple[int, int]:
 
 
 def load_model(path: Path, dtype: Any = None, scores: bool = False) -> Any:
-    """Load the folder's model, of language or of vision and language, on the CPU in eval mode, in float32 or `dtype`.
+    """Load the folder's language or vision-language model on the CPU in eval mode, in float32 or `dtype`.
 
-    With `scores`, load a reward model: a body with a head of one number. Raises WeightsError if the folder is invalid,
+    With `scores`, load a reward model: a body with a head of one output. Raises WeightsError if the folder is invalid,
     or weights are missing or not finite.
     """
     check_folder(path)
-    # before all else that would load the most of it
+    # first, because the imports below would import most of transformers without the speed-up
     auto_model = import_auto_scorer() if scores else select_auto_model(read_json(path, "config.json"))
     with _speed_up_imports():
         import torch
-        import transformers.modeling_utils  # noqa: F401 the model's own module would import it
+        import transformers.modeling_utils  # noqa: F401 imported here, before the model's module imports it
 
         from agents import attention
 
@@ -128,7 +128,7 @@ def load_model(path: Path, dtype: Any = None, scores: bool = False) -> Any:
     for name, parameter in model.named_parameters():
         if not all(end.isfinite() for end in torch.aminmax(parameter.detach())):  # 0.02 s for 135 million numbers
             raise WeightsError(f"{path}: {name} holds numbers that are not finite (NaN or infinite): fetch it again")
-        # what is mapped from the file would be copied page by page at the first update, and hold all of it until then
+        # A memory-mapped tensor would keep its whole file mapped, and be copied page by page at the first update.
         parameter.data = parameter.data.clone()
     return model.eval()
 
@@ -145,14 +145,14 @@ def load_tokenizer(path: Path) -> Any:
 
 @cache
 def import_auto_classes() -> tuple[Any, Any]:
-    """Import and return transformers' AutoModelForCausalLM and AutoTokenizer; cached."""
+    """Import and return transformers' AutoModelForCausalLM and AutoTokenizer."""
     with _speed_up_imports():
         from transformers import AutoModelForCausalLM, AutoTokenizer
     return AutoModelForCausalLM, AutoTokenizer
 
 
 def select_auto_model(settings: dict[str, Any]) -> Any:
-    """Return transformers' class that loads a model with these settings in its config.json."""
+    """Return transformers' class for loading a model with these settings in its config.json."""
     if not is_vision_config(settings):
         return import_auto_classes()[0]
     with _speed_up_imports():
@@ -162,7 +162,7 @@ def select_auto_model(settings: dict[str, Any]) -> Any:
 
 @cache
 def import_auto_scorer() -> Any:
-    """Import and return transformers' AutoModelForSequenceClassification, whose one label is a score; cached."""
+    """Import and return transformers' AutoModelForSequenceClassification, which loads reward models (one label)."""
     with _speed_up_imports():
         from transformers import AutoModelForSequenceClassification
     return AutoModelForSequenceClassification
@@ -172,20 +172,20 @@ def import_auto_scorer() -> Any:
 def _speed_up_imports() -> Iterator[None]:
     """Speed up imports of transformers inside the block by a third.
 
-    transformers would import scikit-learn and SciPy, if installed, for features that we do not use. Garbage collection
-    is off, because a library's definitions are never collected.
+    transformers would import scikit-learn and SciPy, if installed, for features that we do not use, so they are hidden.
+    Garbage collection is off, because a library's definitions are never collected.
     """
-    barred = [name for name in ("scipy", "sklearn") if name not in sys.modules]
-    sys.modules |= dict.fromkeys(barred)  # type: ignore[arg-type]  # None: to Python, packages that are not there
+    hidden = [name for name in ("scipy", "sklearn") if name not in sys.modules]
+    sys.modules |= dict.fromkeys(hidden)  # type: ignore[arg-type]  # None makes Python treat a package as missing
     gc.disable()
     try:
         from transformers.utils import is_scipy_available
 
-        is_scipy_available.cache_clear()  # it may have been asked before, and will be again
+        is_scipy_available.cache_clear()  # an earlier call may have cached that SciPy is available
         yield
     finally:
         gc.enable()
-        for name in barred:
+        for name in hidden:
             del sys.modules[name]
         is_scipy_available.cache_clear()
 
@@ -198,11 +198,11 @@ def _check_safetensors(path: Path) -> None:
             pass
     except (SafetensorError, OSError) as error:
         reason = first_line(error)
-        raise WeightsError(f"{path} is torn or no safetensors file ({reason}): fetch it again") from error
+        raise WeightsError(f"{path} is damaged or not a safetensors file ({reason}): fetch it again") from error
 
 
 def save_settings(model: Any, folder: Path) -> None:
-    """Write what `save_pretrained` writes besides the weights: config.json, and how to generate if the model says."""
+    """Write config.json and, if the model has one, its generation config, as `save_pretrained` does without weights."""
     model.config.architectures = [type(model).__name__]
     model.config.dtype = str(model.dtype).removeprefix("torch.")
     with silence_transformers():
@@ -219,16 +219,16 @@ def convert_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except SafetensorError as error:
-        raise WeightsError(f"{path} holds torn weights ({first_line(error)}): fetch it again") from error
+        raise WeightsError(f"{path} holds damaged weights ({first_line(error)}): fetch it again") from error
     except Exception as error:
         raise WeightsError(f"{path} cannot be loaded: {first_line(error)}") from error
 
 
 @contextmanager
 def silence_transformers() -> Iterator[None]:
-    """Disable transformers' progress bars and warnings within the block, which would garble Arena's live display.
+    """Disable transformers' progress bars and warnings in the block, which would garble Arena's live display.
 
-    It warns of defaults of a vision model's config that this model does not use.
+    It also warns about irrelevant defaults in the config of vision models.
     """
     from transformers.utils import logging
 

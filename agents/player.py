@@ -8,14 +8,14 @@ from typing import Protocol, runtime_checkable
 from games.contracts import Act, View
 
 PREFIXES = ("endpoint:", "endpoint@")
-"""Spec prefixes of models behind an OpenAI-compatible endpoint: endpoint:MODEL or endpoint@SERVER:MODEL."""
+"""Prefixes of players that are models behind an OpenAI-compatible endpoint: endpoint:MODEL, endpoint@SERVER:MODEL."""
 
 
 class ScriptedPolicy(Protocol):
     """Protocol of a policy without weights that plays one seat for one match."""
 
     def act(self, view: View) -> str:
-        """Return the seat's next act as text for the game. `view` holds what the seat may see now."""
+        """Return the seat's next act as text for the game. `view` is what the seat sees now."""
         ...
 
 
@@ -33,16 +33,16 @@ class Summariser(Protocol):
     """Protocol of a scripted policy that can summarise its past, for seats with memory `summary`."""
 
     def summary(self, view: View) -> str:
-        """Return a summary, as text, of everything that the seat saw before this view."""
+        """Return a text that summarises everything the seat saw before this view."""
         ...
 
 
 class Player(Protocol):
-    """Protocol of a player at one seat for one match."""
+    """Protocol of whoever plays one seat in one match: a model, a scripted policy, an agent program or a person."""
 
     async def act(self, view: View) -> Act:
         """Return the seat's next act. Never raises because of the view's text.
 
-        A player that never awaits may set `waits = False`; the orchestrator then skips its timeout, which costs time.
+        A player that never awaits may set `waits = False`, so that the orchestrator skips the overhead of a timeout.
         """
         ...

@@ -1,7 +1,7 @@
-"""Roles: how a seat is prompted and how its reply is parsed, in one YAML file.
+"""Roles: YAML files with a seat's prompt templates, reply format, sampling and memory.
 
-The system text opens every match and should not change between matches, so that all matches share its tokens. Facts of
-one match belong into the turn, under `{% if first %}`.
+The system text opens every match and should be the same in all of them, so that they share its tokens. Facts of one
+match belong in the turn, under `{% if first %}`.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from agents.errors import RoleError
 from agents.memory import ImageMemory, Memory
 from agents.names import nearest
 from agents.patterns import Pattern
-from agents.reply import TALK, Reply, ReplySpec, visible
+from agents.reply import TALK, Reply, ReplySpec, remove_invisible
 from agents.templates import MAX_TEXT, BadTemplate, compile_template, render_template
 from games.contracts import ContentPart, Image, View
 
 BUILT_IN = Path(__file__).parent / "roles"
 MESSAGE_LENGTH = 4_000
 MIN_TEMPERATURE = 0.01
-"""Lowest sampling temperature other than 0 (greedy); logits divided by much less overflow."""
+"""Lowest sampling temperature other than 0 (greedy). Logits divided by a much lower one would overflow."""
 SYSTEM_VARIABLES = ("persona", "rules", "talk", "seat", "public", "private")
 TURN_VARIABLES = (*SYSTEM_VARIABLES, "messages", "turn_number", "legal", "first")
 DEFAULT_TURN = "{% for m in messages %}\n{{ m.sender }}: {{ m.text }}\n{% endfor %}"
@@ -57,7 +57,7 @@ class Part(BaseModel):
 
 
 class Example(Part):
-    """An example turn: an observation and the reply to it."""
+    """Example turn: an observation and the reply to it."""
 
     see: Text
     say: Text
@@ -76,7 +76,7 @@ class Cautious(Part):
     @model_validator(mode="after")
     def _check_order(self) -> Self:
         if self.low >= self.high:
-            raise ValueError(f"low, {self.low:g}, has to be less than high, {self.high:g}")
+            raise ValueError(f"low, {self.low:g}, must be less than high, {self.high:g}")
         return self
 
 
@@ -153,13 +153,13 @@ class Sampling(Part):
 
     @model_validator(mode="after")
     def _check_selection(self) -> Self:
-        if len(given := [f"`{name}`" for name in SELECTIONS if getattr(self, name)]) > 1:
-            raise ValueError(f"{' and '.join(given)} each select among several samples: give one of them")
+        if len(selections := [f"`{name}`" for name in SELECTIONS if getattr(self, name)]) > 1:
+            raise ValueError(f"{' and '.join(selections)} each select among several samples: give one of them")
         return self
 
 
 class Role(Part):
-    """A role: how a seat is prompted, how its replies are parsed and sampled, and what it remembers.
+    """Role of a seat: its prompt templates, reply format, sampling settings and memory.
 
     `load_role` reads it from a file. The templates `system` and `turn` can use SYSTEM_VARIABLES and TURN_VARIABLES.
     """
@@ -201,15 +201,15 @@ class Role(Part):
         reply, sampling = info.data.get("reply"), info.data.get("sampling")
         for number, example in enumerate(examples, 1):
             if reply and sampling and not reply.parse(example.say, sampling.stop).ok:
-                raise ValueError(f"what example {number} says is not in the reply format {reply.format}")
+                raise ValueError(f"example {number}: `say` does not have the reply format {reply.format}")
         return examples
 
     @model_validator(mode="after")
     def _check_history(self) -> Self:
         if self.history == "strip" and self.reply.private is None:
-            raise ValueError("history strip takes the private field away: name it (reply: {private: think, …})")
+            raise ValueError("history strip removes the private field: name it (reply: {private: think, …})")
         if self.history == "strip" and self.memory.kind == "summary":
-            raise ValueError("memory summary leaves thoughts to the summary: set history to keep")
+            raise ValueError("history strip does not work with memory summary: set history to keep")
         if self.sampling.search and self.memory.kind == "summary":
             raise ValueError("sampling.search cannot write summaries: use memory all or window")
         return self
@@ -221,10 +221,10 @@ class Role(Part):
     def render_turn(self, view: View, first: bool) -> str:
         """Render the text of one turn, stripped.
 
-        `first` is True if the seat's stream starts here and needs the match's facts. `messages` are those of the view,
-        with `sender` and `text`. Further lines of a text are indented, so that no player can forge the start of a
-        message. `turn_number` counts the match's acts from 1; `legal` is a list or none. Raises RoleError if rendering
-        fails.
+        `first` is True if the seat's stream starts here and needs the match's facts. The template's `messages` are
+        those of the view, with `sender` and `text`. All lines of a text after the first are indented, so that no player
+        can forge the start of a message. `turn_number` counts the match's acts from 1; `legal` is a list or none.
+        Raises RoleError if rendering fails.
         """
         messages = [{"sender": m.sender, "text": _indent_message(m.text)} for m in view.messages]
         legal = None if view.legal is None else list(view.legal)
@@ -232,15 +232,15 @@ class Role(Part):
         return self._render("turn", self.turn, TURN_VARIABLES, self._collect_values(view) | more)
 
     def render_parts(self, view: View, first: bool) -> Content:
-        """Render one turn as `render_turn` does, for a model that sees: its texts and images in order.
+        """Render one turn like `render_turn`, for a model with vision: return its texts and images in order.
 
-        An image that the template cuts, like any other text, is left out.
+        An image whose placeholder the template cuts, as it may cut any text, is left out.
         """
         images = [image for message in view.messages for image in message.images]
         text = self.render_turn(view, first)
         if not images:
             return text
-        # A character that the text lacks stands for images, so that no text can forge one.
+        # A character that does not occur in the text marks images, so that no text can forge one.
         mark = next(chr(code) for code in range(0x4E00, 0xA000) if chr(code) not in text)
         numbers = count()
 
@@ -258,16 +258,16 @@ class Role(Part):
     def excuses(self, finish: str) -> bool:
         """Return True if a reply with this finish reason is excused from the penalty for an illegal act.
 
-        Excused are replies cut at `max_tokens` ("length"), unless `sampling.truncated` is "illegal".
+        Replies that were cut at `max_tokens` ("length") are excused, unless `sampling.truncated` is "illegal".
         """
         return finish == "length" and self.sampling.truncated == "excused"
 
     def parse(self, text: str) -> Reply:
-        """Parse any text as a reply in this role's format, up to the first stop text; never raises."""
+        """Parse any text up to the first stop text as a reply in this role's format; never raises."""
         return self.reply.parse(text, self.sampling.stop)
 
     def write(self, game_text: str, talk: bool = True) -> str:
-        """Return a reply in this role's format for a game text `ACT` or `ACT | talk`. `talk=False` drops the talk."""
+        """Write a game text `ACT` or `ACT | talk` as a reply in this role's format. `talk=False` drops the talk."""
         if self.reply.is_whole:
             return self.reply.write(game_text)
         action, _, public = game_text.partition("|")
@@ -290,8 +290,8 @@ class Role(Part):
 
 
 def shorten_message(text: str) -> str:
-    """Return a message's text as models read it: cut to 4,000 characters and without invisible ones."""
-    return visible(text if len(text) <= MESSAGE_LENGTH else f"{text[: MESSAGE_LENGTH - 2]} …", keep="\n")
+    """Return a message's text as models read it: without invisible characters, and cut to 4,000 characters."""
+    return remove_invisible(text if len(text) <= MESSAGE_LENGTH else f"{text[: MESSAGE_LENGTH - 2]} …", keep="\n")
 
 
 def _indent_message(text: str) -> str:
@@ -334,7 +334,7 @@ def list_roles(folders: Iterable[str | Path] = ()) -> dict[str, Path]:
 def load_role(name_or_path: str, folders: Iterable[str | Path] = ()) -> Role:
     """Load a role by name (built-in or from the folders) or by a .yaml or .yml path.
 
-    Raises RoleError for an unknown name, an invalid file, or a role that is not named like its file.
+    Raises RoleError for an unknown name, an invalid file, or a role whose name differs from its file's.
     """
     if name_or_path.endswith((".yaml", ".yml")):
         return read_role(name_or_path)
@@ -351,7 +351,7 @@ def load_role(name_or_path: str, folders: Iterable[str | Path] = ()) -> Role:
 
 
 def find_role_for(game: str, seat: str) -> str:
-    """Return the name of the built-in role for a game's seat, `seat` or `game_seat`; "" if there is none.
+    """Return the name of the built-in role for a game's seat, SEAT or GAME_SEAT; "" if there is none.
 
     Trailing numbers are ignored: `solver_2` is a `solver`. Roles written for another game do not count.
     """

@@ -1,23 +1,23 @@
 """Alarms: kinds of failure that a good reward curve can hide.
 
-Each alarm compares a figure per match in the last third of a run's iterations with an earlier third. It rings if the
-difference excludes 0 at `LEVEL` (difference_ci) and exceeds the minimum effect in `MIN_CHANGE`. The level is high
-because many figures are tested; the minimum effect is needed because training also moves sound figures. An alarm says
-where to look (`arena show`), not what is wrong.
+Each alarm compares a figure per match in the last third of a run's iterations with an earlier third. It is raised if
+the interval of the difference at `LEVEL` (difference_ci) excludes 0 and the difference exceeds the minimum effect in
+`MIN_CHANGE`. The level is high because many figures are tested; the minimum effect is needed because figures also
+change in sound training. An alarm says where to look (`arena show`), not what is wrong.
 
   collapse       a role's valid actions, or the outcome, fall below the best earlier part
   repetition     a role says the same sentence in many of its turns, unlike in the first third
   role drift     a role talks like another one did in the first third (naive Bayes on words)
   one-sidedness  one seat wins nearly all matches among learners, unlike in the first third
-  truncation     many of a role's replies are cut at their token limit, whether or not that is new
+  truncation     many of a role's replies are cut at their token limit, even if this was so from the start
   reward hack    learners' reward rises while the outcome that the game verifies falls
   one act        nearly all actions of a role are the same, unlike in the most varied earlier part
   few acts       the entropy of a role's valid actions falls to a quarter or less
   idleness       reward rises, the verified outcome halves, and more actions are empty, repeated or the commonest one
 
 `collapse`, `one act` and `few acts` also compare with the first iteration, and need only two iterations. `one act` and
-`few acts` stay silent if learners gained by it: if the verified outcome, or else their payoff in a game that is not
-zero-sum, rose.
+`few acts` are not raised if learners benefit: if the verified outcome or, without one, their payoff in a game that is
+not zero-sum, has risen.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from arena.statistics import ANY, SHARE, Bounds, Interval, difference_ci, mean_c
 from arena.store.schema import UNREAD
 
 LEVEL = 0.9999
+"""Confidence level of the intervals that decide on alarms."""
 MIN_CHANGE: Mapping[str, float] = {
     "collapse": 0.25, "repetition": 0.4, "role drift": 0.3, "one-sidedness": 0.2, "reward hack": 0.1,
     "truncation": 0.2,
@@ -41,9 +42,10 @@ MIN_CHANGE: Mapping[str, float] = {
 }  # fmt: skip
 """Minimum change of a share for an alarm."""
 NEARLY_ALL = 0.9
+"""Minimum share of matches that one seat wins, for `one-sidedness`."""
 ONE_ACT, FEW_ACTS, VARIED = 0.95, 0.25, 0.3
-"""Share of the commonest action; remaining share of the entropy of actions; entropy in nats below which a role had no
-choice.
+"""For `one act`: minimum share of the most frequent action. For `few acts`: maximum share of the earlier entropy of
+actions, and minimum of that entropy in nats (with less, a role had no choice).
 """
 HALF = 0.5
 WORDS = 3
@@ -53,7 +55,7 @@ OUTCOMES = ("success", "solved", "won", "correct", "deal", "trade", "efficiency"
 
 
 class Alarm(NamedTuple):
-    """Warning about a run: kind (`name`), subject (`who`), and the figure before and after with 95 % intervals."""
+    """Warning about a run: its kind (`name`), subject (`who`), and the figure before and after with 95 % intervals."""
 
     run: str
     name: str
@@ -81,7 +83,7 @@ def alarms(log: Frames) -> list[Alarm]:
 def _add_thirds(log: Frames) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """Return finished matches, their seats and their turns, with the third of the run's iterations (0 to 2) as `third`.
 
-    In runs of one iteration, `third` is -1, and seats and turns are left out.
+    In runs of one iteration, `third` is -1, and their seats and turns are left out.
     """
     matches = log.complete.copy()
     parts = [own.rank(method="dense").astype("float64") for _, own in matches.groupby("run")["iteration"]]
@@ -134,7 +136,10 @@ def _find_outcome(matches: pd.DataFrame) -> str:
 
 
 def _average_by_match(turns: pd.DataFrame, values: pd.Series[Any]) -> pd.DataFrame:
-    """Return the mean of `values`, one per turn, by match, because turns of a match are not independent."""
+    """Return the columns match, third and `value`: the mean over each match of `values`, which has one per row.
+
+    Matches are the units of all comparisons, because the turns of a match are not independent.
+    """
     return turns.assign(value=values).groupby(["match", "third"])["value"].mean().reset_index()
 
 
@@ -143,14 +148,14 @@ def _split_thirds(frame: pd.DataFrame) -> list[list[float]]:
 
 
 def _compare(before: list[float], after: list[float], bounds: Bounds = SHARE) -> Interval:
-    """Return `after` minus `before` with its interval at `LEVEL`; NaN ends if a list has fewer than two matches."""
+    """Return the mean of `after` minus that of `before`, with its interval at `LEVEL`. NaN for missing data."""
     if not before or not after:
         return Interval(*[float("nan")] * 3)
     return difference_ci(before, after, bounds, LEVEL)
 
 
 def _earlier_parts(frame: pd.DataFrame, opening: pd.Series[Any]) -> list[list[float]]:
-    """Return the values to compare the last third with: those of the matches `opening` and of the first two thirds."""
+    """Return the values that the last third is compared with: of the matches `opening`, and of the first two thirds."""
     first = frame[frame["match"].isin(opening) & (frame["third"] < 2)]
     return [part for part in (first["value"].tolist(), *_split_thirds(frame)[:2]) if part]
 
@@ -186,7 +191,7 @@ def _check_reward_hack(run: str, outcome: str, verified: pd.DataFrame, rewards: 
 
 
 def _learner_payoffs(seats: pd.DataFrame) -> pd.DataFrame:
-    """Return learners' mean payoff by match; empty for a zero-sum game, where only illegal actions could change it."""
+    """Return the learners' mean payoff by match. Empty for zero-sum games, where only illegal acts could change it."""
     paid = seats.dropna(subset=["payoff"]).astype({"payoff": "float64"})
     sums = paid.groupby("match")["payoff"].agg(["sum", "size"])
     if len(sums) and ((sums["sum"].abs() < 1e-9) & (sums["size"] > 1)).mean() > HALF:
@@ -195,7 +200,7 @@ def _learner_payoffs(seats: pd.DataFrame) -> pd.DataFrame:
 
 
 def _has_gained(values: pd.DataFrame) -> bool:
-    """Return True if `value` rose from the earliest third with matches to the last, by a 95 % interval."""
+    """Return True if `value` rose significantly (95 %) from the earliest third with matches to the last."""
     *before, last = _split_thirds(values)
     first = next((part for part in before if part), [])
     return bool(first and last and difference_ci(first, last, ANY).low > 0)
@@ -207,13 +212,13 @@ def _is_commonest(acts: pd.DataFrame) -> pd.Series[Any]:
 
 
 def _check_narrowing(run: str, role: str, acts: pd.DataFrame, opening: pd.Series[Any]) -> Iterator[Alarm]:
-    """Yield `one act` if a role nearly always acts alike, `few acts` if the entropy of its legal actions collapsed."""
+    """Yield `one act` if nearly all actions of a role are the same, and `few acts` if their entropy collapsed."""
     frame = _average_by_match(acts, _is_commonest(acts).astype("float64"))
     varied, last = min(_earlier_parts(frame, opening), key=np.mean, default=[]), _split_thirds(frame)[2]
     change = _compare(varied, last)
     if change.low > 0 and change.estimate >= MIN_CHANGE["one act"] and np.mean(last) >= ONE_ACT:
         yield Alarm(run, "one act", role, mean_ci(varied, SHARE), mean_ci(last, SHARE))
-    legal = acts[acts["valid"]]  # fewer kinds of illegal actions are no loss
+    legal = acts[acts["valid"]]  # losing kinds of illegal actions does no harm
     sizes = legal.groupby("iteration")["action"].transform("size").astype("float64")
     counts = legal.groupby(["iteration", "action"])["action"].transform("size").astype("float64")
     frame = _average_by_match(legal, pd.Series(-np.log(counts / sizes)))  # the mean of -log p is the entropy
@@ -224,7 +229,10 @@ def _check_narrowing(run: str, role: str, acts: pd.DataFrame, opening: pd.Series
 
 
 def _check_idleness(run: str, verified: pd.DataFrame, rewards: pd.DataFrame, acts: pd.DataFrame) -> Iterator[Alarm]:
-    """Yield `idleness` for each role that idles more while its reward rises and the verified outcome halves."""
+    """Yield `idleness` for each role with more idle actions, if the reward rises and the verified outcome halves.
+
+    Idle actions are empty, repeat the seat's previous action, or are the most frequent one of their iteration.
+    """
     first, _, last = _split_thirds(verified)
     earned, _, earns = _split_thirds(rewards)
     if not first or not last or _compare(first, last).high >= 0 or np.mean(last) > HALF * np.mean(first):
@@ -240,7 +248,8 @@ def _check_idleness(run: str, verified: pd.DataFrame, rewards: pd.DataFrame, act
 def _check_drift(run: str, talk: pd.DataFrame) -> Iterator[Alarm]:
     """Yield `role drift` for roles whose talk is classified as another role's more often than in the first third.
 
-    Words are learned from every other match of the first third (naive Bayes), and tested on all other matches.
+    A naive Bayes classifier learns the words in every other match of the first third, and is tested on the remaining
+    matches.
     """
     first = talk[talk["third"] == 0]
     even = first["match"].isin(sorted(first["match"].unique())[::2])
@@ -263,7 +272,7 @@ def _count_words(lines: pd.DataFrame) -> pd.Series[Any]:
 
 
 def _classify_role(texts: pd.Series[Any], log_probabilities: pd.DataFrame) -> pd.Series[Any]:
-    """Return the role whose words each text resembles most, "" if none of its words is known.
+    """Return the most probable role of each text by its words, or "" if none of them is known.
 
     `log_probabilities` has the log probability of each word (row) by role (column).
     """
@@ -276,7 +285,7 @@ def _classify_role(texts: pd.Series[Any], log_probabilities: pd.DataFrame) -> pd
 def _check_one_sidedness(run: str, seats: pd.DataFrame) -> Iterator[Alarm]:
     """Yield `one-sidedness` for a seat that wins nearly all matches among learners, unlike in the first third.
 
-    Matches against others are left out: always beating a fixed opponent is the goal.
+    Leaves out matches against others, because learners should beat fixed opponents.
     """
     among = seats[seats.groupby("match")["trained"].transform("min").astype(bool)].dropna(subset=["payoff"])
     best = among.groupby("match")["payoff"].transform("max")

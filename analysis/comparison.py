@@ -37,21 +37,23 @@ _SEPARATORS = "-_.@/"
 
 @dataclass(frozen=True)
 class Arm:
-    """Runs that differ only in their seed, compared as one group. `label` is their common name."""
+    """Runs that differ only in their seed, compared as one group."""
 
     label: str
+    """Common prefix of the runs' names, or the first run's name."""
     runs: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Row:
-    """Result of a comparison for one figure of one game: the mean of each arm (`means`), and differences."""
+    """Result of a comparison for one figure of one game: each arm's mean, and differences."""
 
     game: str
     figure: str
     bounds: Bounds
     """Range of the figure's values, for its intervals."""
     means: tuple[Interval, ...]
+    """Mean of each arm."""
     differences: tuple[Interval, ...]
     """Differences to the first arm, one for each other arm."""
     paired: Pairing
@@ -62,7 +64,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Result of `compare`: the compared groups of runs (`arms`), and one `Row` per game and figure."""
+    """Result of `compare`: the arms, and a `Row` for each game and figure."""
 
     arms: tuple[Arm, ...]
     unit: Unit
@@ -73,6 +75,7 @@ class Comparison:
     values: pd.DataFrame
     """A row per finished match: run, match, iteration, game, seed, and its figures."""
     last: int
+    """Number of iterations per run that were compared."""
 
 
 def compare(
@@ -114,9 +117,9 @@ def compare(
 
 
 def group_arms(log: Frames) -> list[Arm]:
-    """Group runs whose settings are equal apart from the seed, and label each group by its runs' common name.
+    """Group runs whose settings are equal apart from the seed, and label each group by its runs' common prefix.
 
-    If common names are missing or repeat, the label is the group's first run.
+    If a prefix is empty, or two are equal, the labels are the groups' first runs.
 
     >>> group_arms(log)
     [Arm(label='latest', runs=('latest',))]
@@ -145,8 +148,8 @@ def _common_prefix(runs: tuple[str, ...]) -> str:
 def collect_figures(log: Frames) -> pd.DataFrame:
     """Return a row per finished match of a complete deal: run, match, iteration, game, seed, and figures as columns.
 
-    Figures are `valid per match`, `learners payoff` (mean), `payoff SEAT`, and the numbers of the match's report. A
-    number of the report with the name of another column keeps its prefix: `report.game`.
+    Figures are `valid per match`, `learners payoff` (mean), `payoff SEAT`, and the numbers in the match's report. A
+    number in the report that has the name of another column keeps its prefix: `report.game`.
 
     >>> collect_figures(log).loc[0, ["match", "valid per match", "payoff opener", "efficiency"]].to_dict()
     {'match': '0000-0000', 'valid per match': 0.5, 'payoff opener': 0.0, 'efficiency': 0.5}
@@ -168,7 +171,7 @@ def collect_figures(log: Frames) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class _Sample:
-    """Groups of runs, with the sampling unit of their intervals: seeds or matches."""
+    """Sample of arms, with the sampling unit of their intervals: seeds or matches."""
 
     arms: Sequence[Arm]
     unit: Unit
@@ -176,7 +179,7 @@ class _Sample:
     """Seed of each run."""
 
     def compare_figure(self, game: str, figure: str, ends: pd.DataFrame, resamples: int) -> Row | None:
-        """Compare a figure between all arms, for one game or all together, from `ends`: matches of the last iterations.
+        """Compare a figure between all arms, for one game or all games, over `ends`, the last iterations' matches.
 
         Returns None if an arm lacks the figure or all matches have the same value.
         """
@@ -200,9 +203,9 @@ class _Sample:
         return Row(game, figure, bounds, tuple(mean_ci(one, bounds) for one in samples), differences, how, iqm)
 
     def _values_by_unit(self, matches: pd.DataFrame, figure: str) -> dict[Any, float]:
-        """Return an arm's values: a mean per seed, with games weighed alike, or one per (iteration, deal's seed).
+        """Return an arm's values: a mean per seed, with games weighted equally, or one per (iteration, deal's seed).
 
-        If two runs have the same seed, values are keyed by run, so that nothing is paired with another arm.
+        If two runs have the same seed, values are keyed by run, so that they are not paired with another arm's.
         """
         if self.unit == "matches":
             return matches.groupby(["iteration", "seed"])[figure].mean().to_dict()
@@ -212,13 +215,13 @@ class _Sample:
 
 
 def _means_by_game(matches: pd.DataFrame, figure: str) -> dict[str, list[float]]:
-    """Return the runs' means of a figure, one per run, as a list for each game."""
+    """Return a list of the runs' means of a figure for each game."""
     means = matches.groupby(["game", "run"])[figure].mean()
     return {str(game): own.tolist() for game, own in means.groupby("game")}
 
 
 def _find_differing_settings(log: Frames, arms: Sequence[Arm]) -> dict[str, tuple[str, ...]]:
-    """Return the settings that differ between arms, without the prefix `config.`, with each arm's value as text."""
+    """Return the settings that differ between arms, without `config.`, and each arm's value as text."""
     table = log.runs.set_index("run").loc[[arm.runs[0] for arm in arms]]
     settings = [name for name in table.columns if name.startswith("config.") and name not in IGNORED_SETTINGS]
     told = {name[7:]: tuple("–" if pd.isna(v) else str(v) for v in table[name]) for name in settings}
@@ -226,9 +229,9 @@ def _find_differing_settings(log: Frames, arms: Sequence[Arm]) -> dict[str, tupl
 
 
 def interquartile_mean(scores: Sequence[float]) -> float:
-    """Return the mean of the values without the lowest and highest quarter, each rounded down to whole values.
+    """Return the mean of the values without the lowest and highest quarter, each rounded down to a number of values.
 
-    Raises ValueError if there is no value or one is not finite.
+    Raises ValueError if there are no values or one is not finite.
 
     >>> interquartile_mean([0, 1, 2, 99])
     1.5
@@ -243,8 +246,8 @@ def interquartile_mean(scores: Sequence[float]) -> float:
 def iqm_ci(scores: Mapping[str, Values], level: float = 0.95, resamples: int = 2000, seed: int = 0) -> Interval:
     """Return the interquartile mean over all runs and games, with a stratified bootstrap interval that resamples runs.
 
-    `scores` maps each game to one value per run; the scales of games must be comparable. As any bootstrap, the interval
-    is too narrow for few runs: use `mean_ci` for 3 to 5 seeds. Source: Agarwal et al. 2021, "Deep Reinforcement
+    `scores` maps each game to one value per run; the scales of games must be comparable. Like any bootstrap interval,
+    it is too narrow for few runs: use `mean_ci` for 3 to 5 seeds. Source: Agarwal et al. 2021, "Deep Reinforcement
     Learning at the Edge of the Statistical Precipice" (NeurIPS). Their library, rliable, is not compatible with current
     numpy and pandas.
 

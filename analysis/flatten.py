@@ -1,6 +1,6 @@
-"""Flat tables from the nested match log: pure functions of one iteration, Arrow in and Arrow out.
+"""Flat tables from the nested match log: pure functions of one iteration, from Arrow table to Arrow table.
 
-`NEEDS` maps each column of a table to the leaves of the log that it is made of, so that nothing else is read.
+`NEEDS` maps each column of a table to the fields of the log from which it is computed, so that only these are read.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ _ALWAYS: Mapping[str, tuple[str, ...]] = {
     "messages": ("turns.index", "turns.seat", "turns.messages.sender", "turns.messages.text"),
     "tokens": tuple(f"streams.{name}" for name in ("seat", "ids", "mask", "logprobs", "turns")),
 }
-"""Leaves that define a table's rows, read whichever columns are wanted."""
+"""Fields that define a table's rows. They are always read."""
 TOKEN_CREDIT: Mapping[str, str] = {"advantage": "advantages", "ratio": "ratios", "gap": "gaps"}
-"""Columns of `tokens`, each with the list column of the credit file that it is made of."""
+"""Columns of `tokens`, each with the list column of the credit file from which it is computed."""
 
 
 def list_leaves(table: str, columns: Collection[str]) -> set[str]:
-    """Return the dotted names of the match log's fields that are needed to make these columns of a table.
+    """Return the dotted names of the match log's fields from which these columns of a table are computed.
 
     >>> sorted(list_leaves("turns", ["role", "advantage"]))
     ['game', 'id', 'iteration', 'turns.index', 'turns.role']
@@ -85,8 +85,8 @@ def seats(log: Any) -> Any:
 def turns(log: Any, credit: Any) -> Any:
     """Convert an iteration's log to the table `turns`: a row per turn, with reward and advantage from `credit`.
 
-    `credit` has reward and advantage by match and turn, and may be empty: the reward is then the plain sum of the
-    turn's rewards. The column `rewards` is still a list of named values.
+    `credit` has reward and advantage by match and turn. For turns that it lacks, the reward is the sum of the turn's
+    rewards and the advantage is null. The column `rewards` is still a list of named values.
     """
     table = _explode(log, "turns")
     table = table.rename_columns(["turn" if name == "index" else name for name in table.column_names])
@@ -112,7 +112,7 @@ def messages(log: Any) -> Any:
 
 
 def tokens(log: Any) -> Any:
-    """Convert an iteration's log to the table `tokens`: a row per token of each seat's streams, read or sampled.
+    """Convert an iteration's log to the table `tokens`: a row per token of each seat's streams, context or sampled.
 
     Raises LogError if the lists of a stream differ in length.
     """
@@ -145,11 +145,11 @@ def tokens(log: Any) -> Any:
 
 
 def add_token_credit(tokens: Any, credit: Any, ids: Any) -> Any:
-    """Add the columns of `TOKEN_CREDIT` to the table of tokens: each turn's lists are spread over its tokens in order.
+    """Add the columns of `TOKEN_CREDIT` to the table of tokens: the values of each turn's lists, in token order.
 
-    `credit` has these lists and an advantage by match and turn, and may be empty; `ids` are the matches' ids. Where it
-    has no list, the advantage is the turn's and other columns are null. Raises LogError if a list has not one value per
-    token of its turn.
+    `credit` has these lists and an advantage by match and turn, and may be empty; `ids` are the ids of the matches. For
+    turns without lists, the advantage is the turn's and the other columns are null. Raises LogError if a list does not
+    have one value per token of its turn.
     """
     keys = _turn_keys(tokens["match"], tokens["turn"], ids)
     rows = pc.index_in(keys, value_set=_turn_keys(credit["match"], credit["turn"], ids), skip_nulls=True)
@@ -174,7 +174,7 @@ def add_token_credit(tokens: Any, credit: Any, ids: Any) -> Any:
 
 
 def _flatten_to_sizes(lists: Any, sizes: Any) -> Any:
-    """Flatten lists to `sizes` items each, an empty list to as many nulls. Raises LogError for any other length."""
+    """Flatten lists of `sizes` items each. An empty list becomes nulls. Raises LogError for any other length."""
     lengths, wanted = pc.list_value_length(lists).to_numpy(), sizes.to_numpy()
     if ((lengths != wanted) & (lengths > 0)).any():
         raise LogError("the lists of a token stream differ in length: restore the log from a copy")
@@ -183,14 +183,14 @@ def _flatten_to_sizes(lists: Any, sizes: Any) -> Any:
 
 
 def _add_policy(table: Any, log: Any) -> Any:
-    """Add the column `policy`, the policy of each row's seat, to a table with match and seat."""
+    """Add the column `policy`, the policy of each row's seat, to a table with the columns match and seat."""
     held = _explode(log, "seats")
     places = pc.index_in(_seat_keys(table), value_set=_seat_keys(held))
     return table.append_column("policy", held["policy"].take(places))
 
 
 def spread_names(lists: Any, prefix: str) -> dict[str, Any]:
-    """Convert lists of (name, value) to a column per name, `prefix` + name, with 0 in rows that lack the name.
+    """Convert lists of (name, value) to one column per name, called `prefix` + name, with 0 in rows without the name.
 
     Columns are in order of first appearance.
     """
@@ -225,16 +225,16 @@ def _parse_times(texts: Any) -> Any:
     try:
         return pc.cast(texts, pa.timestamp("us", "UTC"))
     except pa.ArrowInvalid as error:
-        raise LogError(f"a match's start is no valid time: {' '.join(str(error).split())[:200]}") from None
+        raise LogError(f"a match's start is not a valid time: {' '.join(str(error).split())[:200]}") from None
 
 
 def _seat_keys(table: Any) -> Any:
-    """Return match and seat of each row as one text, joined by a control character that no id contains."""
+    """Return each row's match and seat as one key: a text, joined by a control character that no id contains."""
     return pc.binary_join_element_wise(table["match"], table["seat"], "\x00")
 
 
 def _turn_keys(match: Any, turn: Any, ids: Any) -> Any:
-    """Return match and turn of each row as one number, null for a match that is not in `ids`."""
+    """Return each row's match and turn as one key: a number, or null if the match is not in `ids`."""
     place = pc.cast(pc.index_in(match, value_set=ids), pa.int64())
     return pc.add(pc.multiply(place, 2**16), pc.cast(turn, pa.int64()))
 

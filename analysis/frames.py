@@ -23,7 +23,7 @@ from arena.plain import printable
 from arena.store.lines import LogError
 from arena.store.losses import find_incomplete_deals
 from arena.store.reader import FolderReader, RunReader
-from arena.store.stages import pipeline_of, resolve_newest_run
+from arena.store.stages import find_pipeline, resolve_newest_run
 
 Names = Collection[str] | None
 """Names to select; None selects all."""
@@ -245,7 +245,7 @@ def _make_run_row(run: str, reader: RunReader) -> dict[str, Any]:
         "arena": (about.get("versions") or {}).get("arena-selfplay"),
     }
     settings = dict(_flatten(about.get("experiment") or {}, "config."))
-    if (pipeline := pipeline_of(reader.path)) is not None:
+    if (pipeline := find_pipeline(reader.path)) is not None:
         inside = f"{pipeline}/"  # removed, so that earlier stages' weights have equal names in pipelines of other seeds
         settings = {key: v.removeprefix(inside) if isinstance(v, str) else v for key, v in settings.items()}
         settings |= _pipeline_settings(FolderReader(pipeline), reader.path.resolve().name)
@@ -301,7 +301,7 @@ def _parse_report(text: str) -> dict[str, Any]:
     except ValueError:
         report = None
     if not isinstance(report, dict):
-        raise LogError("a match's report is no JSON object: restore the log from a copy")
+        raise LogError("a match's report is not a JSON object: restore the log from a copy")
     return report
 
 

@@ -1,7 +1,7 @@
-"""League tables from the log of runs: payoffs, ratings, α-rank, and the graph of significant wins.
+"""League tables from the logs of runs: payoffs, ratings, α-rank, and the graph of significant wins.
 
-Players are policies; past versions such as `shared@12` are policies of their own. Matches of a policy with itself are
-ignored. One policy beats another if the 95 % interval of its payoff minus the other's, in matches of both, is above 0.
+Players are policies; past versions such as `shared@12` are separate policies. Matches of a policy with itself are
+ignored. One policy beats another if the 95 % interval of their difference of payoffs, in common matches, is above 0.
 """
 
 from __future__ import annotations
@@ -17,21 +17,22 @@ from arena.errors import ConfigError
 from arena.statistics import Interval, mean_ci
 
 LONGEST = 4
-"""Maximum length of a cycle; there are too many longer ones to read."""
+"""Maximum length of the listed cycles, because longer ones are too many to read."""
 
 
 class Pair(NamedTuple):
-    """Two policies that met in at least one match, the number of such matches, and the difference of their payoffs."""
+    """Comparison of the payoffs of two policies that met in at least one match."""
 
     one: str
     other: str
     matches: int
+    """Number of matches in which both took part."""
     ahead: Interval
     """Mean payoff of `one` minus that of `other`, with a 95 % interval over matches."""
 
 
 def pairs(log: Frames) -> list[Pair]:
-    """Return a `Pair` for every two policies that met in finished matches, sorted by name.
+    """Compare the payoffs of every two policies that met in finished matches. Returns `Pair`s, sorted by name.
 
     >>> pairs(log)
     []
@@ -49,7 +50,7 @@ def pairs(log: Frames) -> list[Pair]:
 def payoff_matrix(log: Frames) -> pd.DataFrame:
     """Return a square frame with the mean payoff of the row's policy in finished matches with the column's policy.
 
-    NaN on the diagonal and for pairs that never met. Empty if no match was paid.
+    NaN on the diagonal and for pairs that never met. Empty without finished matches.
 
     >>> payoff_matrix(log).shape
     (1, 1)
@@ -65,10 +66,10 @@ def payoff_matrix(log: Frames) -> pd.DataFrame:
 
 
 def alpha_rank(log: Frames) -> pd.Series[Any]:
-    """Return each policy's share of α-rank's stationary distribution, by name, descending; the shares sum to 1.
+    """Return each policy's share of α-rank's stationary distribution, by name, in descending order.
 
-    Omidshafiei et al. 2019, by OpenSpiel. Pairs that never met count as equal. Empty if no match was paid. Raises
-    ConfigError if OpenSpiel's dependencies are missing.
+    The shares sum to 1. Method: Omidshafiei et al. 2019, implemented by OpenSpiel. Pairs that never met count as equal.
+    Empty without finished matches. Raises ConfigError if OpenSpiel's dependencies are missing.
 
     >>> alpha_rank(log).tolist()
     [1.0]
@@ -88,8 +89,9 @@ def alpha_rank(log: Frames) -> pd.Series[Any]:
 def ratings(log: Frames) -> pd.DataFrame:
     """Return a row per policy after each iteration: run, iteration, policy, mu, sigma, matches so far.
 
-    The model is openskill's Plackett-Luce (Weng and Lin 2011), from mu 25 and sigma 25/3, in the order of the log. A
-    policy at several seats of a match is rated by its mean payoff. The rating of a learner lags behind its play.
+    The model is openskill's Plackett-Luce (Weng and Lin 2011), starting at mu 25 and sigma 25/3, with matches in the
+    order of the log. A policy at several seats of a match is rated by its mean payoff. A learner's rating lags behind
+    its current strength.
 
     >>> ratings(log).empty
     True
@@ -117,8 +119,8 @@ def ratings(log: Frames) -> pd.DataFrame:
 def beats(log: Frames) -> Any:
     """Return a networkx graph of all policies, with an edge from winner to loser for each significant difference.
 
-    Edges have `ahead` (mean difference of payoffs), its interval's ends `low` and `high`, and `matches`. Raises
-    ConfigError if networkx is missing.
+    Edges have `ahead` (mean difference of payoffs), the bounds `low` and `high` of its 95 % interval, and `matches`.
+    Raises ConfigError if networkx is missing.
 
     >>> beats(log).number_of_edges()
     0
@@ -134,7 +136,7 @@ def beats(log: Frames) -> Any:
 
 
 def cycles(graph: Any, longest: int = LONGEST) -> list[tuple[str, ...]]:
-    """Return the cycles of at most `longest` policies, the shortest first, each from its alphabetically first name.
+    """Return the cycles of at most `longest` policies, shortest first. Each starts at its alphabetically first name.
 
     >>> cycles(beats(log))
     []

@@ -1,7 +1,8 @@
-"""Common parts of matplotlib figures: sheets of panels, a colour per arm, error bars, labels that fit.
+"""Common parts of matplotlib figures: panels, a colour per arm, error bars, and labels that fit.
 
-A curve shows its seeds (thin), their mean (thick) and, beside its end, a dot with the end's interval. A band at every
-iteration would be wide and jumpy with few seeds. Fewer than `FEW` points are drawn as dots with bars, without a line.
+A curve shows its seeds (thin), their mean (thick) and, at its right end, a dot with the interval of the final value. A
+band at every iteration would be wide and jumpy with few seeds. Fewer than `FEW` points are drawn as dots with error
+bars, without a line.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MAX_PANELS = 8
-"""Maximum number of panels on a sheet."""
+"""Maximum number of panels in a figure."""
 FEW = 5
 WIDTH, HEIGHT = 3.4, 2.7
 """Size of a panel in inches."""
 OTHERS = ("tab:blue", "tab:red", "tab:purple", "tab:brown", "tab:pink", "tab:cyan", "tab:olive", "black", "gold")
 KNOWN = {"shuffled": "tab:orange", "outcome only": "tab:green", "zero": "tab:grey", "solver_only": "tab:grey"}
-"""Fixed colours of controls, by a part of the arm's name, so that they look the same in every figure."""
+"""Fixed colours of control arms, by a part of the arm's name, so that they look the same in every figure."""
 
 
 def assign_colours(arms: Iterable[str]) -> dict[str, str]:
-    """Return a matplotlib colour for each arm (label of a group of runs). Use it for all panels of a figure."""
+    """Return a matplotlib colour for each arm (label of a group of runs). Call it once per figure, for all panels."""
     free = itertools.cycle(OTHERS)  # colours repeat after nine arms
     chosen: dict[str, str] = {}
     for arm in arms:
@@ -45,9 +46,10 @@ def assign_colours(arms: Iterable[str]) -> dict[str, str]:
 def make_sheet(
     titles: Sequence[str], heading: str = "", along: str = "iteration", height: float = HEIGHT
 ) -> tuple[Figure, list[Axes]]:
-    """Return a new matplotlib figure and its axes, one panel per title, independent of windows and global state.
+    """Create a matplotlib figure with one panel per title. Returns the figure and the panels' axes.
 
-    `heading` is the figure's title, `along` labels the x axes, `height` is that of a panel in inches.
+    `heading` is the figure's title, `along` the label of the x axes, and `height` the height of a panel in inches. The
+    figure is not registered with pyplot, so no window opens.
     """
     from matplotlib.figure import Figure
 
@@ -70,16 +72,16 @@ def make_sheet(
 
 
 def wrap_label(name: str, width: int) -> str:
-    """Wrap the name for matplotlib to two lines of `width` characters at most, cutting the rest.
+    """Wrap a name to at most two lines of `width` characters for matplotlib. The rest is cut.
 
-    Leading underscores, which hide a label, are removed, and TeX is disabled.
+    Leading underscores, which would hide a label, are removed, and TeX is disabled.
     """
     lines = textwrap.wrap(printable(name).lstrip("_"), width, max_lines=2, placeholder=" …") or [""]
     return "\n".join(lines).replace("$", r"\$")
 
 
 def set_y_range(axis: Axes, bounds: Bounds) -> None:
-    """Set the axis' y range: [0, 1] for a share, from 0 for other figures that cannot be negative."""
+    """Set the y range of a panel: [0, 1] for a share, from 0 for other figures that cannot be negative."""
     if bounds == SHARE:
         axis.set_ylim(-0.02, 1.02)
     elif bounds[0] == 0:
@@ -87,7 +89,7 @@ def set_y_range(axis: Axes, bounds: Bounds) -> None:
 
 
 def add_legend(figure: Figure, label_width: int = 30) -> None:
-    """Add one legend for all panels below them, unless no panel has a label."""
+    """Add a common legend below the panels, if any panel has labels."""
     handles: dict[str, Any] = {}
     for axis in figure.axes:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
@@ -109,7 +111,7 @@ def _make_distinct(texts: Sequence[str]) -> list[str]:
 
 
 def visible_label(label: str) -> str:
-    """Return the label, after a space if it begins with an underscore, because matplotlib hides such labels."""
+    """Return the label, with a space before a leading underscore, because matplotlib hides such labels."""
     return f" {label}" if label.startswith("_") else label
 
 
@@ -118,7 +120,7 @@ def draw_points(
 ) -> None:
     """Draw dots with error bars, shifted right by `place` steps so that runs do not overlap.
 
-    From `FEW` dots on they are joined by a line. Intervals are (estimate, low, high), in the units of the y axis.
+    `FEW` or more dots are joined by a line. Intervals are (estimate, low, high), in the units of the y axis.
     """
     middle, low, high = (np.array(column) for column in zip(*intervals, strict=True))
     beside = 0.012 * place * (max(x) - min(x) or 1)
@@ -133,7 +135,7 @@ def draw_curve(
     axis: Axes, x: Sequence[float], seeds: Any, end: Interval, label: str, colour: str,
     place: int = 0,
 ) -> None:  # fmt: skip
-    """Draw a group of runs: each run's values (a row of `seeds`), their mean, and a dot for the end's interval."""
+    """Draw a group of runs: each run's values (a row of `seeds`), their mean, and a dot with the interval `end`."""
     values = np.asarray(seeds, dtype=float)
     if len(values) > 1:
         axis.plot(x, values.T, color=colour, alpha=0.25, linewidth=0.7)
@@ -142,7 +144,7 @@ def draw_curve(
 
 
 def save_png(figure: Figure, path: Path | io.BytesIO) -> None:
-    """Save the figure as a PNG of 256 colours, a fifth of the usual size, whatever the file's suffix."""
+    """Save the figure as a PNG of 256 colours, a fifth of the usual size. The file's suffix does not matter."""
     from PIL import Image
 
     kept = io.BytesIO()

@@ -1,4 +1,4 @@
-"""Matplotlib plots of runs (the `analysis` extra), and a match as readable dialogue."""
+"""Matplotlib plots of runs (with the `analysis` extra), and a match as readable text."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def choose_metrics(log: Frames) -> list[str]:
 def curves(log: Frames, metrics: Sequence[str] | None = None) -> Figure:
     """Draw a panel per metric over the iterations, with a colour per run; by default the metrics of `choose_metrics`.
 
-    Bars are 95 % intervals over an iteration's matches (for valid actions: over turns) if the match log has the figure.
-    Metrics are the columns of `log.iterations`. Raises KeyError, with the nearest name, for an unknown one.
+    Bars are 95 % intervals over an iteration's matches (for valid actions: over turns) if the match log has the metric.
+    Metrics are columns of `log.iterations`. Raises KeyError, with the nearest name, for an unknown metric.
 
     >>> len(curves(log, ["valid_rate", "reward.opener"]).axes)
     2
@@ -97,7 +97,8 @@ def curves(log: Frames, metrics: Sequence[str] | None = None) -> Figure:
 def plot_comparison(comparison: Comparison) -> Figure:
     """Draw a panel for each of the first `MAX_PANELS` figures of a comparison, with a colour per group of runs.
 
-    A curve has its runs, their mean, and the mean of the last iterations with its interval.
+    A panel shows each run's curve, the mean curve of each group, and the group's mean over the last iterations with its
+    interval.
 
     >>> two = analysis.comparison.compare([first, second], last=1, figures=["payoff opener"])
     >>> [axis.get_title() for axis in plot_comparison(two).axes]
@@ -124,9 +125,9 @@ def plot_comparison(comparison: Comparison) -> Figure:
 
 
 def intervals(log: Frames, metric: str) -> dict[tuple[Any, ...], Interval]:
-    """Return mean and 95 % interval of a metric by (run, iteration), from the values of finished matches.
+    """Return the mean and 95 % interval of a metric by (run, iteration), from the values of finished matches.
 
-    Empty if the match log does not hold the metric: it has `valid_rate` (over turns), `mean_payoff` and `report.…`.
+    Returns {} if the metric is not in the match log, which has `valid_rate` (over turns), `mean_payoff` and `report.…`.
 
     >>> len(intervals(log, "valid_rate"))
     3
@@ -146,7 +147,7 @@ def intervals(log: Frames, metric: str) -> dict[tuple[Any, ...], Interval]:
 
 
 def _group_means(rows: pd.DataFrame, name: str, by: list[str]) -> dict[tuple[Any, ...], Interval]:
-    """Return mean and interval of the column `name` for each group of rows with equal values in the columns `by`."""
+    """Return the mean and interval of the column `name` for each group of rows with equal values of `by`."""
     bounds = range_of(name, rows[name].tolist())
     return {place: mean_ci(_to_floats(own), bounds) for place, own in rows.groupby(by)[name]}
 
@@ -165,8 +166,8 @@ def _finish_axis(axis: Axes, bounds: Bounds) -> None:
 def dialogue(log: Frames, match: str) -> str:
     """Return a match as plain text: each turn's speaker, action, texts, reward and advantage, and the outcome.
 
-    Control characters are removed, so the text is safe to print. It contains no markup. Raises StoreError for an
-    unknown id, or one that several runs have.
+    Control characters are removed, so the text is safe to print. It contains no markup. Raises StoreError for an id
+    that no run has, or that several runs have.
 
     >>> print(dialogue(log, "0001-0002").splitlines()[0])
     match 0001-0002 of negotiation, iteration 1

@@ -22,7 +22,7 @@ from arena.credit.critics import create_critic
 from arena.credit.critics.base import Critic, Measures
 from arena.credit.iteration import CreditPipeline
 from arena.credit.measures import measure
-from arena.credit.names import have_declared_rewards
+from arena.credit.names import all_declare_rewards
 from arena.credit.rewards.information_gain import find_gold
 from arena.errors import StoreError
 from arena.league.matchmaking import Matchmaker, WinRates
@@ -30,7 +30,7 @@ from arena.league.pool import Pool
 from arena.league.ratings import Ratings
 from arena.league.settings import PoolSpec
 from arena.learn.base import MakeTrainer
-from arena.learn.trainer import local_trainer
+from arena.learn.trainer import create_local_trainer
 from arena.play.control import MatchControl
 from arena.play.demonstrations import Demonstrations
 from arena.play.lessons import DataSource
@@ -58,7 +58,7 @@ class Makers:
     """Factories of a run's engine and trainers, in this process or on a cluster."""
 
     engine: Callable[[EngineSpec, Precision], Engine] = make_engine
-    trainer: MakeTrainer = local_trainer
+    trainer: MakeTrainer = create_local_trainer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +101,7 @@ async def build(
     experiment: Experiment,
     engine: Engine,
     watcher: Watcher,
-    make_trainer: MakeTrainer = local_trainer,
+    make_trainer: MakeTrainer = create_local_trainer,
 ) -> Parts:
     """Build a run's parts from its newest valid checkpoint, or initial ones if it has none; delete newer data.
 
@@ -321,7 +321,7 @@ def _make_crediting(
     return CreditPipeline(
         experiment.credit, experiment.learn.replay, compute_measures, run.reader.log, state,
         seed=experiment.seed, iterations=experiment.iterations, deals=experiment.play.deals,
-        has_declared_rewards=have_declared_rewards([table.make_game() for table in tables]),
+        has_declared_rewards=all_declare_rewards([table.make_game() for table in tables]),
         check=policies.require_known_tokens, measurers=asking,
     )  # fmt: skip
 

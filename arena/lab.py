@@ -47,7 +47,7 @@ class Examiner(Protocol):
     """Interface of evaluations of a run during training, which do not affect learning."""
 
     async def is_due(self, k: int, parts: Parts) -> bool:
-        """Return True if the weights after iteration `k` should be evaluated now and were not yet."""
+        """Return True if the weights after iteration `k` should be evaluated and have not been yet."""
 
     async def examine(self, k: int, parts: Parts, watcher: Watcher) -> dict[str, float]:
         """Evaluate the weights after iteration `k`. Returns values for its row of metrics, {} if that is impossible."""
@@ -136,7 +136,7 @@ class Lab:
         row = compute_iteration_metrics(k, records, failures, credited, learned, self.parts.ratings, seconds, left_out)
         sections = self.parts.play.metrics(records) | self.parts.crediting.metrics(k)
         if duplicates := sorted(row.keys() & sections.keys()):
-            raise ConfigError(f"play.parts: metrics have a section '{duplicates[0]}' already: give it another name")
+            raise ConfigError(f"play.parts: metrics already have a section '{duplicates[0]}': give it another name")
         row |= sections
         row |= {"critic": critic_metrics} if critic_metrics else {}
         row |= {"recalled": [recall._asdict() for recall in recalls]} if recalls else {}
@@ -190,7 +190,8 @@ class Lab:
     async def _check_stale_replies(self, k: int, name: str, own: Sequence[CreditedTrajectory]) -> dict[str, float]:
         """Return metrics of the replies' staleness. If few are by the current weights, sample new ones for the gate.
 
-        `gated` is the number of tokens that the gate compares.
+        The gate compares the sampler's and the trainer's log-probabilities of tokens sampled by the current weights. If
+        there are fewer than `MIN_FRESH_TOKENS` of them, it also samples and compares a few extra replies now.
         """
         policy, rule, trainer = self.policies[name], self.policies.rule, self.trainers[name]
         metrics = measure_lags(own, policy.version, self.experiment.play.lag)
@@ -319,10 +320,10 @@ class Lab:
             await self.policies.set_references(find_reference_weights(self.run_folder, self.experiment, self.policies))
 
     def _make_imitation(self, specs: Mapping[str, ImitateSpec]) -> Imitation:
-        settings = hash_identity(self.run_folder.path)
+        settings_hash = hash_identity(self.run_folder.path)
         return Imitation(
             specs, self.parts.demonstrations, self.policies, self.watcher,
-            run=self.run_folder.path, seed=self.experiment.seed, settings=settings,
+            run=self.run_folder.path, seed=self.experiment.seed, settings_hash=settings_hash,
         )  # fmt: skip
 
     async def _checkpoint(self, k: int) -> None:

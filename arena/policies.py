@@ -29,7 +29,7 @@ from arena.league.pool import Pool, parse_version
 from arena.learn.base import MakeTrainer, Trainer
 from arena.learn.samples import Sample
 from arena.learn.settings import PolicySpec, UpdateSpec
-from arena.learn.trainer import local_trainer
+from arena.learn.trainer import create_local_trainer
 from arena.parts.chance import generator
 from arena.records import Trajectory
 from arena.store.checkpoints import Checkpoint
@@ -53,7 +53,7 @@ class Policies(Mapping[str, Policy]):
         specs: Mapping[str, PolicySpec],
         rule: UpdateSpec,
         engine: Engine,
-        make_trainer: MakeTrainer = local_trainer,
+        make_trainer: MakeTrainer = create_local_trainer,
         *,
         seed: int,
         precision: Precision = Precision.FP32,
@@ -227,7 +227,7 @@ class Policies(Mapping[str, Policy]):
         seed = int(generator(self._seed, 0, "adapter", name).integers(2**63))
         new = NewAdapter(spec.adapter, seed, spec.model) if spec.adapter else None
         policy = await compute(
-            Policy.load, name, source, folder, spec.train, new, self._bases, self.precision, spec.sight, True
+            Policy.load, name, source, folder, spec.train, new, self._bases, self.precision, spec.vision_settings, True
         )  # a trainer loads the weights, here or in a rank
         if spec.train:
             self.trainers[name] = await compute(

@@ -38,7 +38,7 @@ from arena.parts.paths import anchor_paths
 from arena.play.contexts import check_contexts
 from arena.play.demonstrations import check_demonstrations
 from arena.play.match import Limits, MatchPlan, play_match
-from arena.play.parts.base import declaration
+from arena.play.parts.base import get_declaration
 from arena.play.settings import SeatSpec
 from arena.play.tables import Table
 from arena.records import Seating
@@ -79,7 +79,7 @@ async def preflight(
     played = own_files.with_own_roles(resumed, experiment, trusted) if resumed else experiment
     tables = resolve_tables(played)
     await check_gold(played, tables)
-    part_rewards = [name for part in played.play.parts for name in declaration(part).rewards]
+    part_rewards = [name for part in played.play.parts for name in get_declaration(part).rewards]
     check_declared(played.credit, played.learn.replay, [table.make_game() for table in tables], part_rewards)
     _check_asking(played)
     check_spec(played)
@@ -325,6 +325,6 @@ def _make_policy_finder(experiment: Experiment) -> Callable[[str], Policy | None
         if name not in experiment.policies:
             return None
         folder = resolve(experiment.policies[name].model)
-        return Policy.load(name, folder, folder, train=False, sight=experiment.policies[name].sight)
+        return Policy.load(name, folder, folder, train=False, vision_settings=experiment.policies[name].vision_settings)
 
     return find

@@ -14,13 +14,13 @@ Row = TypeVar("Row", bound=Mapping[str, Any])
 
 
 def identity_to_row(match: MatchId) -> dict[str, Any]:
-    """Return a match's identity as columns of the log: id, iteration, deal, attempt; and a branch's parent and turn."""
+    """Return a match's identity as columns of the log: id, iteration, deal, attempt, and a branch's parent and turn."""
     row = {"id": str(match), "iteration": match.iteration, "deal": match.deal, "attempt": match.attempt}
     return row | {"parent": str(match.parent), "parent_turn": match.turn} if match.parent else row
 
 
 def identity_from_row(row: Mapping[str, Any]) -> MatchId:
-    """Return the match identity in a row's columns. Raises ValueError if they contradict the printed id."""
+    """Return the match identity in a row's columns. Raises ValueError if they contradict the row's `id`."""
     parent = MatchId.parse(row["parent"]) if row.get("parent") else None
     match = MatchId(row["iteration"], row["deal"], row["attempt"], parent, row["parent_turn"] if parent else -1)
     if str(match) != row["id"]:
@@ -36,7 +36,7 @@ def require_source(source: Any, sources: Any) -> Any:
 
 
 def message_to_row(message: Message) -> dict[str, Any]:
-    """Return a message as a dict: sender, text and, if it has any, images with their positions in the text.
+    """Return a message as a dict: sender, text, and any images with their positions in the text.
 
     Adjacent texts are joined by a space, as in `Message.text`.
     """
@@ -52,29 +52,29 @@ def message_to_row(message: Message) -> dict[str, Any]:
 
 
 def message_from_row(row: Mapping[str, Any]) -> Message:
-    """Return the message of a row of `message_to_row`. Raises ValueError if image positions are not in order."""
+    """Return the message of a row that `message_to_row` made. Raises ValueError if image positions are not in order."""
     if not (images := row.get("images")):
         return Message(row["sender"], (row["text"],))
     text, parts, end = row["text"], list[str | Image](), 0
     for image in images:
         if not end <= image["place"] <= len(text):
-            raise ValueError(f"image positions must ascend within {len(text)} characters, not be {image['place']}")
+            raise ValueError(f"image positions must ascend from 0 to {len(text)}: {image['place']} does not")
         parts += [text[end : image["place"]], Image(image["hash"], image["media"], image["width"], image["height"])]
         end = image["place"]
     return Message(row["sender"], tuple([part for part in (*parts, text[end:]) if part]))
 
 
 def stream_to_row(stream: Stream, seat: str) -> dict[str, list[Any]]:
-    """Return a stream's lists, with log-probabilities and entropies rounded to float32.
+    """Return a stream as lists by name, with log-probabilities and entropies rounded to float32.
 
-    Entropies and images are left out if there are none, and images' bytes always. Raises ValueError for lists of
-    different lengths, values that are not finite, and token ids beyond 31 bits.
+    Images are stored by hash, without their bytes. The lists of entropies and images are omitted if empty. Raises
+    ValueError for lists of different lengths, values that are not finite, and token ids that do not fit into 31 bits.
     """
     if not len(stream.ids) == len(stream.mask) == len(stream.logprobs) == len(stream.turns):
         raise ValueError(f"the lists of {seat}'s stream differ in length")
     logprobs = _round_to_float32(stream.logprobs, f"a log-probability in {seat}'s stream")
     if any(not 0 <= token < 2**31 for token in stream.ids):
-        raise ValueError(f"a token id in {seat}'s stream is not one of 31 bits")
+        raise ValueError(f"a token id in {seat}'s stream is outside [0, 2^31)")
     row: dict[str, list[Any]] = {
         "ids": [int(token) for token in stream.ids],
         "mask": [bool(sampled) for sampled in stream.mask],
@@ -89,9 +89,9 @@ def stream_to_row(stream: Stream, seat: str) -> dict[str, list[Any]]:
 
 
 def stream_from_row(row: Mapping[str, Any], picture: Callable[[str], bytes]) -> Stream:
-    """Return the stream of a row of `stream_to_row`; `picture` returns the bytes of its images.
+    """Return the stream of a row that `stream_to_row` made. `picture` returns the bytes of an image by its hash.
 
-    Raises ValueError for lists that do not fit together.
+    Raises ValueError if the lists differ in length, or images overlap or lie outside the tokens.
     """
     stream = Stream(**{name: values for name, values in row.items() if name != "media"})
     if images := row.get("media"):
@@ -120,9 +120,10 @@ def _round_to_float32(values: Sequence[float], label: str) -> list[float]:
 
 
 def is_zero_sum(outcomes: Iterable[tuple[Mapping[str, float], Mapping[str, Any]]]) -> bool:
-    """Return True if payoffs sum to zero in every match that ended regularly, and some payoff is not 0.
+    """Return True if payoffs sum to zero in every match, and some payoff is not 0.
 
-    `outcomes` are payoffs and report of each match. Illegal and truncated ends do not count.
+    `outcomes` are the payoffs and report of each match. Matches that were truncated or ended by an illegal act are
+    ignored.
     """
     paid = [payoffs.values() for payoffs, report in outcomes if report.get("ended") not in ("illegal", *CUT)]
     return all(abs(sum(values)) < 1e-9 for values in paid) and any(any(values) for values in paid)

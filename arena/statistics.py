@@ -1,6 +1,6 @@
 """Small-sample statistics: means, differences and rates, each with its confidence interval.
 
-An interval never leaves the range of its quantity. Callers pass the bounds; `range_of` knows those of named figures.
+An interval stays within the range of its quantity. Callers pass these bounds; `range_of` returns those of a figure.
 """
 
 import math
@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 Values = Sequence[float] | np.ndarray
-"""One-dimensional numbers."""
+"""One-dimensional sequence of numbers."""
 Bounds = tuple[float, float]
 """Minimum and maximum of a quantity."""
 ANY: Bounds = (-math.inf, math.inf)
@@ -32,7 +32,7 @@ COUNTS = frozenset({
 
 
 class Interval(NamedTuple):
-    """Estimate with the ends of its confidence interval, `low` and `high`, which are NaN if the data are too few."""
+    """Estimate with the ends of its confidence interval, `low` and `high`. They are NaN if there are too few data."""
 
     estimate: float
     low: float
@@ -40,10 +40,10 @@ class Interval(NamedTuple):
 
 
 def range_of(name: str, values: Iterable[float | bool | str] = ()) -> Bounds:
-    """Return minimum and maximum of a figure, such as `report.deal` or `deal rate`, by its name and some of its values.
+    """Return the range of a figure, such as `report.deal` or `deal rate`, from its name and some of its values.
 
-    Booleans, names with `rate` or `share`, and `SHARES` have the range [0, 1], and `COUNTS` have [0, ∞). Other figures
-    are unbounded, as are figures with a value outside their name's range, because users' games choose names freely.
+    Booleans, names with `rate` or `share`, and `SHARES` have the range [0, 1]; `COUNTS` have [0, ∞). Other figures
+    are unbounded. So are figures with a value outside their name's range, because users' games choose names freely.
     """
     known = [value for value in values if not isinstance(value, str) and value == value]
     parts, last = set(re.split(r"[\W_]+", name)), re.split(r"[.:] ?", name)[-1]
@@ -57,22 +57,23 @@ def range_of(name: str, values: Iterable[float | bool | str] = ()) -> Bounds:
 
 
 def mean_ci(values: Values, bounds: Bounds = ANY, level: float = 0.95) -> Interval:
-    """Return the mean of independent values with a confidence interval that stays within `bounds`.
+    """Return the mean of independent values with a confidence interval within `bounds`.
 
-    Without bounds it is Student's interval. Within bounds it is the score interval of a quasi-likelihood: all means m
+    Without bounds it is Student's interval. With bounds it is the score interval of a quasi-likelihood: all means m
     whose distance from the sample mean is at most t standard errors, where the error e of the sample is scaled to
-    e √(V(m) / V(mean)) with V(m) = (m - low)(high - m), or the one factor of a single bound (McCullagh and Nelder 1989,
-    ch. 9). For shares this is Wilson's interval with the effective sample size and Student's quantile (Korn and
-    Graubard 1998; Franco et al. 2019). A coin that falls on either bound has the largest possible spread, so the
-    interval is never wider than Wilson's for as many coins, and equal to it for values of 0 and 1. Identical values at
-    a bound count as so many coins. Other identical values give an interval of no width.
+    e √(V(m) / V(mean)) with V(m) = (m - low)(high - m), or only one of these factors if there is a single bound
+    (McCullagh and Nelder 1989, ch. 9). For shares this is Wilson's interval with the effective sample size and
+    Student's quantile (Korn and Graubard 1998; Franco et al. 2019). Binary values at the two bounds have the largest
+    possible variance, so the interval is never wider than Wilson's for that number of binary values, and equal to it
+    for values of 0 and 1. Identical values at a bound count as binary values. Other identical values give an interval
+    of zero width.
 
     Coverage at level 0.95, for means of 3 and 5 seeds (tests/arena/test_statistics.py): 0.88 to 0.99. Student's
     interval covers 0.53 to 0.95 (clipped to the range or not), a bootstrap over seeds 0.44 to 0.84. No interval can
     account for failures too rare to occur among the values.
 
-    All NaN for no values; NaN ends for one value. Raises ValueError for values that are not finite or out of bounds,
-    and for a level outside (0, 1).
+    Without values, everything is NaN; with one value, the ends are NaN. Raises ValueError for values that are not
+    finite or out of bounds, and for a level outside (0, 1).
     """
     mean, error, n = _moments(values, bounds)
     return _interval(mean, error, n, n - 1, bounds, level)
@@ -81,10 +82,10 @@ def mean_ci(values: Values, bounds: Bounds = ANY, level: float = 0.95) -> Interv
 def difference_ci(a: Values, b: Values, bounds: Bounds = ANY, level: float = 0.95) -> Interval:
     """Return the mean of `b` minus the mean of `a`, two independent samples within `bounds`, with its interval.
 
-    Without bounds it is Welch's interval. Within bounds it combines the two means' intervals by Newcombe's hybrid
-    score method (1998, method 10; Zou and Donner 2008), with the degrees of freedom of Welch and Satterthwaite. It is
-    extended to Welch's interval, within the range, if that reaches further: a sample of eight values at 0.99 cannot
-    know of the rare failure that the other sample shows. NaN ends if a sample has fewer than two values.
+    Without bounds it is Welch's interval. With bounds it combines the two means' intervals by Newcombe's hybrid score
+    method (1998, method 10; Zou and Donner 2008), with the degrees of freedom of Welch and Satterthwaite. It is
+    extended to Welch's interval, clipped to the possible range, where that is wider: eight values of 0.99 do not show
+    the rare failure that the other sample may contain. The ends are NaN if a sample has fewer than two values.
     """
     (mean_a, error_a, n_a), (mean_b, error_b, n_b) = _moments(a, bounds), _moments(b, bounds)
     freedom, error = float(min(n_a, n_b) - 1), math.hypot(error_a, error_b)
@@ -103,13 +104,16 @@ def difference_ci(a: Values, b: Values, bounds: Bounds = ANY, level: float = 0.9
 
 
 def paired_ci(a: Values, b: Values, bounds: Bounds = ANY, level: float = 0.95) -> Interval:
-    """Return the mean of the paired differences `b` - `a` with its interval, within ± the width of `bounds`."""
+    """Return the mean of the paired differences `b` - `a` with its interval.
+
+    `bounds` are those of both `a` and `b`, so a difference lies within ± (high - low).
+    """
     width = bounds[1] - bounds[0]
     return mean_ci([y - x for x, y in zip(a, b, strict=True)], (-width, width), level)
 
 
 def rate_ci(successes: int, trials: int, level: float = 0.95) -> Interval:
-    """Return the share of successes in independent trials with Wilson's score interval (1927); all NaN for no trials.
+    """Return the share of successes in independent trials, with Wilson's score interval (1927); all NaN for no trials.
 
     Raises ValueError for more successes than trials.
     """
@@ -122,10 +126,10 @@ def rate_ci(successes: int, trials: int, level: float = 0.95) -> Interval:
 
 
 def pass_hat_k(successes: int, trials: int, k: int) -> float:
-    """Return pass^k of a task: the chance that k of its trials, drawn without replacement, all succeeded.
+    """Return pass^k of a task: the probability that k of its trials, drawn without replacement, all succeeded.
 
-    C(successes, k) / C(trials, k) is unbiased for the chance that k new trials all succeed (tau-bench, Yao et al.
-    2024). Raises ValueError for more successes than trials or k outside 1..trials.
+    C(successes, k) / C(trials, k) is an unbiased estimate of the probability that k new trials all succeed (tau-bench,
+    Yao et al. 2024). Raises ValueError for more successes than trials or k outside 1..trials.
     """
     if not (0 <= successes <= trials and 1 <= k <= trials):
         raise ValueError(f"no pass^{k} of {successes} successes in {trials} trials")
@@ -134,13 +138,13 @@ def pass_hat_k(successes: int, trials: int, k: int) -> float:
 
 @lru_cache(4096)
 def t_quantile(p: float, freedom: float) -> float:
-    """Return the quantile of Student's t distribution at probability `p` in (0, 1), with `freedom` > 0 degrees.
+    """Return the quantile at probability `p`, in (0, 1), of Student's t distribution with `freedom` > 0.
 
     Raises ValueError outside these ranges.
     """
     if not (0.0 < p < 1.0 and freedom > 0.0):
         raise ValueError(f"no Student-t quantile for p={p}, {freedom} degrees of freedom")
-    from scipy.special import stdtrit  # imported here: commands that need no interval start faster
+    from scipy.special import stdtrit  # imported here so that commands without intervals start faster
 
     return float(stdtrit(freedom, p))
 
@@ -154,10 +158,10 @@ def normal_quantile(p: float) -> float:
 
 
 def _moments(values: Values, bounds: Bounds) -> tuple[float, float, int]:
-    """Return mean, standard error of the mean (NaN for fewer than two values), and number of values.
+    """Return the mean, its standard error (NaN for fewer than two values), and the number of values.
 
-    The mean is NaN without values, and clipped to `bounds` against rounding. Raises ValueError unless the values are
-    one list of finite numbers within `bounds`.
+    The mean is NaN without values. It is clipped to `bounds`, which rounding could leave. Raises ValueError unless the
+    values are one-dimensional, finite and within `bounds`.
     """
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1 or not np.isfinite(array).all():
@@ -176,7 +180,7 @@ def _moments(values: Values, bounds: Bounds) -> tuple[float, float, int]:
 
 
 def _interval(mean: float, error: float, n: int, freedom: float, bounds: Bounds, level: float) -> Interval:
-    """Return the interval, within `bounds`, of a mean of n values with this standard error and degrees of freedom."""
+    """Return the interval, within `bounds`, of the mean of n values with this standard error and degrees of freedom."""
     upper = _upper(level)
     if math.isnan(error):
         return Interval(mean, math.nan, math.nan)
@@ -200,7 +204,10 @@ def _dispersion(share: float, error: float, n: int) -> float:
 
 
 def _one_sided(mean: float, distance: float, bounds: Bounds) -> tuple[float, float]:
-    """Return both ends of all m with |mean - m| <= distance · √(V(m) / V(mean)), V(m) the distance from the bound."""
+    """Return the smallest and largest m with |mean - m| <= distance · √(V(m) / V(mean)).
+
+    V(m) is the distance of m from the bound.
+    """
     low, high = bounds
     if math.isinf(low):
         above, below = _one_sided(-mean, distance, (-high, math.inf))
@@ -213,7 +220,7 @@ def _one_sided(mean: float, distance: float, bounds: Bounds) -> tuple[float, flo
 
 
 def _wilson(rate: float, reach: float) -> tuple[float, float]:
-    """Return both ends of all m in [0, 1] with (rate - m)² <= reach · m(1 - m)."""
+    """Return the smallest and largest m in [0, 1] with (rate - m)² <= reach · m(1 - m)."""
     centre = (rate + reach / 2) / (1 + reach)
     half = math.sqrt(reach * rate * (1 - rate) + reach**2 / 4) / (1 + reach)
     return 0.0 if rate == 0 else max(0.0, centre - half), 1.0 if rate == 1 else min(1.0, centre + half)
@@ -221,5 +228,5 @@ def _wilson(rate: float, reach: float) -> tuple[float, float]:
 
 def _upper(level: float) -> float:
     if not 0.0 < level < 1.0:
-        raise ValueError(f"a confidence level lies between 0 and 1, not at {level}")
+        raise ValueError(f"a confidence level is between 0 and 1, not {level}")
     return 0.5 * (1.0 + level)

@@ -90,7 +90,7 @@ def play_dialogues(name: str, dialogues: int, seed: int) -> tuple[list[Dialogue]
     """Play the dialogues. Returns them and their CPU seconds."""
     study = STUDIES[name]
     spec = GameSpec(name=name, options={**study["options"], "person": "render", "persona": "mixed"})
-    (speaker,) = wait(specs.Contenders(study["role"]).load(MODEL))
+    (speaker,) = wait(specs.ContenderLoader(study["role"]).load(MODEL))
     speaker.engine.precision = Precision.BF16  # type: ignore[attr-defined]  # a model's, which has an engine
     others = [ScriptedContender(script) for script in study["others"]]
     seats = make_game(spec).possible_agents
@@ -102,7 +102,7 @@ def play_dialogues(name: str, dialogues: int, seed: int) -> tuple[list[Dialogue]
         players = {seat: contenders[seat].player(seat, plan, game, seed) for seat in seats}
         recorded = RecordedPlayer(players[seats[1]])
         record = await play_match(plan, game, {seats[0]: players[seats[0]], seats[1]: recorded}, LIMITS)
-        speaker.leave(players[seats[1]])
+        speaker.release(players[seats[1]])
         assert record.status == "finished", record.reason
         found[number] = make_dialogue(game, record, recorded, seats)
         return record
@@ -196,7 +196,7 @@ def find_symptoms(text: str) -> set[str]:
     """Return the symptoms with a phrase whose content words all occur in the text, in any order."""
     there = {part[:5] for part in re.findall("[a-z]+", text.lower())}
     return {
-        sign.name for sign in SYMPTOMS for phrase in (sign.name, sign.it, *sign.synonyms)
+        sign.name for sign in SYMPTOMS for phrase in (sign.name, sign.phrase, *sign.synonyms)
         if extract_stems(phrase) and extract_stems(phrase) <= there
     }  # fmt: skip
 

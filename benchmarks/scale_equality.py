@@ -31,7 +31,7 @@ os.environ |= {
 import ray  # noqa: E402
 
 from arena.doctor import describe_environment  # noqa: E402
-from arena.learn.trainer import local_trainer  # noqa: E402
+from arena.learn.trainer import create_local_trainer  # noqa: E402
 from arena.scale.ranks import Ranks  # noqa: E402
 from arena.scale.trainer import ScaledTrainer  # noqa: E402
 from tests.factories.scaled import CASES, ITERATIONS, train_case  # noqa: E402
@@ -46,10 +46,10 @@ def compare(ranks: Ranks, name: str) -> dict[str, Any]:
     For reference, one rank is also compared with itself with smaller passes.
     """
     case, make = CASES[name], partial(ScaledTrainer, ranks)
-    alone = train_case(local_trainer, case)
+    alone = train_case(create_local_trainer, case)
     found: dict[str, Any] = {"moved": alone.max_change(case)}
     found["one rank, smaller passes"] = alone.compute_differences(
-        train_case(local_trainer, case, token_budget=60)
+        train_case(create_local_trainer, case, token_budget=60)
     )._asdict()
     stages = [(stage, False) for stage in (0, 1, 2, 3)]
     stages += [(stage, True) for stage in (1, 2, 3)] if name in OFFLOADED else []

@@ -25,7 +25,7 @@ from reporting import RESULTS, format_command, write_result
 from arena.config.study import EVALUATED, parse_evaluated_figure
 from arena.doctor import describe_environment
 from arena.errors import ConfigError
-from arena.evaluate.evaluation import make_game, play, require_playable
+from arena.evaluate.evaluation import make_game, play_lineups, require_playable
 from arena.evaluate.played import MatchOutcome
 from arena.play.contenders import ScriptedContender
 from arena.play.settings import GameSpec
@@ -101,7 +101,7 @@ def measure_contender(own: list[World], contender: str, figure: str, matches: in
         seats = make_game(world.game).possible_agents
         lineup = {seat: ScriptedContender(world.others.get(seat, contender)) for seat in seats}
         require_playable([ScriptedContender(contender)], world.game)
-        played, _ = asyncio.run(play([lineup], world.game, matches // len(own), SEED))
+        played, _ = asyncio.run(play_lineups([lineup], world.game, matches // len(own), SEED))
         finished = [match for match in played[0] if match]
         values += [worth for match in finished if (worth := compute_value(match, figure, world)) is not None]
         turns += [fmean(match.acts[seat] for seat in world.own) for match in finished]

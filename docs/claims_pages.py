@@ -159,7 +159,7 @@ def format_claim(row: Row, titles: dict[str, str], world: World) -> tuple[str, .
         effect,
         "yes" if study.spec.figure.startswith((EVALUATED, PANEL)) else "no",
         describe_turns(world),
-        f"{row.visible:.2f}",
+        f"{row.detectable:.2f}",
         format_verdict(row),
     )
 
@@ -194,7 +194,7 @@ def update_verdicts(page: str, rows: Iterable[Row]) -> str:
 def format_study(row: Row, world: World) -> str:
     """Return a study's section of arms.txt: p-values, and an aligned row for each arm."""
     study = row.results
-    figures = {study.spec.figure: study.arms, **study.beside}
+    figures = {study.spec.figure: study.arms, **study.secondary}
     values: defaultdict[str, dict[str, str]] = defaultdict(dict)
     for figure, arms in figures.items():
         for arm in arms:

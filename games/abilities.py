@@ -60,7 +60,7 @@ class Stoppable(Ability, Protocol):
     """Ability to truncate a match."""
 
     def stop(self, reason: str) -> None:
-        """Truncate the match with this reason. Past payments stand, and the seat to move loses its stake."""
+        """Truncate the match with this reason. Earlier rewards are kept, and the seat to move loses its stake."""
 
 
 @runtime_checkable
@@ -106,7 +106,7 @@ class Marks(Ability, Protocol):
 Labels = tuple[tuple[tuple[str, ...], ...], ...]
 """Grid of labels over an image: rows of cells, top row first, each with its words; () is a cell without a label.
 
-A cell's words belong, in order, to the image tokens that lie in it. They are bare, without blanks around them.
+A cell's words belong, in order, to the image tokens that lie in it. They have no spaces around them.
 """
 
 
@@ -118,9 +118,9 @@ class GroundingLesson(NamedTuple):
     pictures: Mapping[str, bytes]
     """Bytes of the images by hash."""
     labels: tuple[Labels, ...]
-    """Grid of each image, in the order of the images."""
+    """Label grid of each image, in the order of the images."""
     answer: str = ""
-    """Text that follows the prompt. "" if only labels are learned."""
+    """Text to learn after the prompt; "" if only the labels are learned."""
 
 
 @runtime_checkable
@@ -141,9 +141,9 @@ class PostedRewards(Ability, Protocol):
     """Ability to accept rewards that a seat's agent program posts."""
 
     def take_rewards(self, seat: str, rewards: Mapping[str, float]) -> None:
-        """Pay these named rewards to the seat with its next act, instead of those of an earlier call.
+        """Pay these named rewards to the seat with its next act, in place of those from an earlier call.
 
-        Raises ValueError if the game takes no rewards, or none of these names.
+        Raises ValueError if the game accepts no rewards, or not these names.
         """
 
 
@@ -156,7 +156,7 @@ class SpielRules(Ability, Protocol):
     state: Any
     """The pyspiel.State; None before the first reset."""
     draw: float
-    """Reward of both sides for a draw, which OpenSpiel's own returns count as 0."""
+    """Reward of both sides for a draw. OpenSpiel's returns count a draw as 0."""
 
     def word(self, action: int) -> str:
         """Return the act's text for this OpenSpiel action, which must be legal now."""
@@ -195,7 +195,7 @@ class Judged(Ability, Protocol):
     """Ability to have one seat judge another seat's answer, by yes or no."""
 
     judge_seat: str
-    """Name of the judging seat; "" if the game's options leave it out."""
+    """Name of the judging seat; "" if the game's options omit it."""
 
 
 @runtime_checkable

@@ -1,4 +1,4 @@
-"""Sealed-bid auctions of one good with private values (Vickrey 1961), with first or second price."""
+"""First-price and second-price sealed-bid auctions of one good with private values (Vickrey 1961)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from games.families.simultaneous import SimultaneousGame, read_number
 
 
 class SealedBidAuction(SimultaneousGame):
-    """Base class of sealed-bid auctions. Acts: BID n, hidden until all have bid. Ties are broken at random.
+    """Base class of sealed-bid auctions, in which the highest bid wins. Ties are broken at random.
 
-    Options besides TextGame's: players 2 to 6; max_value >= 2. Values are independent and uniform from 1 to max_value,
-    and bids range from 0 to max_value. reset(options={"values": [...]}) sets the values, in the order of seats. Reward
-    part "won" pays the winner its value minus the price. The others get nothing.
+    Acts: BID n, hidden until all have bid. Options in addition to TextGame's: players, 2 to 6; max_value >= 2. Values
+    are independent and uniform from 1 to max_value; bids are from 0 to max_value. reset(options={"values": [...]}) sets
+    the values in the order of seats. Reward part "won": the winner's value minus the price. Other seats get nothing.
     """
 
     price_rule: ClassVar[str]
@@ -33,7 +33,7 @@ class SealedBidAuction(SimultaneousGame):
         raise NotImplementedError
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw each seat's value uniformly, or use the option `values`. Raises ValueError if it is invalid."""
+        """Draw each seat's value, or take the values from the reset options. Raises ValueError for invalid values."""
         super().set_up(rng, options)
         drawn = rng.integers(1, self.max_value + 1, size=len(self.seats)).tolist()
         values = options.get("values", drawn)
@@ -57,7 +57,7 @@ class SealedBidAuction(SimultaneousGame):
         return {"players": len(self.seats), "max_value": self.max_value}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return the good's worth to this seat, as `value`."""
+        """Return the good's value to this seat (`value`)."""
         return {"value": self.values[seat]}
 
     def legal(self, seat: str) -> list[str]:
@@ -65,11 +65,11 @@ class SealedBidAuction(SimultaneousGame):
         return [f"BID {n}" for n in range(self.max_value + 1)]
 
     def read(self, seat: str, act: str) -> int:
-        """Parse the act BID n to n. Raises IllegalAct unless n is from 0 to max_value."""
+        """Parse the act BID n and return n. Raises IllegalAct unless n is from 0 to max_value."""
         return read_number("BID", self.max_value, act)
 
     def settle(self, choices: list[int]) -> None:
-        """Pay the highest bidder (a random one of a tie) its value minus the price, and announce all bids."""
+        """Pay the winner its value minus the price, and announce all bids."""
         ranked = sorted(choices, reverse=True)
         highest = [seat for seat, bid in zip(self.seats, choices, strict=True) if bid == ranked[0]]
         self.winner, self.paid = highest[self._rng.integers(len(highest))], self.price(ranked)

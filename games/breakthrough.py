@@ -56,5 +56,5 @@ class Breakthrough(OpenSpielGame):
         return {"board": "/".join([f"{line[0]} {line[1:]}" for line in str(self.state).splitlines()])}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return the letter of the seat's pieces, b or w, as `piece`. It is no secret."""
+        """Return the letter of the seat's pieces, b or w, as `piece`. It is not secret."""
         return {"piece": "b" if seat == "first" else "w"}

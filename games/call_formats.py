@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 
 class Wrapper(NamedTuple):
-    """Marks around a call by a family of models: a regular expression `opening`, and literal `closing` or ""."""
+    """Delimiters that a family of models writes around a tool call."""
 
     opening: str
     """Regular expression."""
     closing: str
-    """Literal text, or "" if the reply's end closes the call."""
+    """Literal text; "" if only the end of the reply closes the call."""
     family: str
 
 
@@ -49,7 +49,7 @@ WRAPPERS = (
 
 
 class Shape(NamedTuple):
-    """JSON keys of a call's tool name and of its arguments, as written by a family of models."""
+    """JSON keys of a call's tool name and arguments, as a family of models writes them."""
 
     name: str
     arguments: str
@@ -72,7 +72,7 @@ SHAPES = (
 HOLDERS = ("function", "function_call", "tool_call", "tool_calls")
 """Keys under which OpenAI's objects contain calls."""
 IGNORED = frozenset({"id", "type", "index", "call_id", "tool_call_id", "role", "content"})
-"""Other allowed keys of a call's object."""
+"""Additional allowed keys of a call's JSON object."""
 
 THOUGHTS = (
     ("<think>", "</think>"),

@@ -1,4 +1,4 @@
-"""Parser of tool calls in model output. It never raises, not even for hostile text.
+"""Parser of tool calls in model output. It accepts any text, hostile or not, and returns a list of calls.
 
 `call_formats` has a row for each format. A marked call that cannot be parsed gives a Call whose `problem` is the
 reason. Calls inside a thought (`<think>…</think>`) are never run.
@@ -20,7 +20,7 @@ __all__ = ["Call", "read_calls"]
 
 MAX_CALLS = 4
 """Maximum number of calls run per reply."""
-MAX_REPLY_LENGTH = 20_000
+MAX_REPLY_CHARACTERS = 20_000
 """Maximum number of characters parsed per reply."""
 
 FENCED = re.compile(r"\A\s*```\w*\n(.*?)\n?```\s*\Z", re.DOTALL)
@@ -31,23 +31,23 @@ BLANKS = re.compile(r"\s*(?:```\w*\s*)?")
 """Text allowed before a body, including the opening of a fence."""
 
 Parsed = tuple[list[Call], int]
-"""Parsed calls, and the offset of their end."""
+"""Parsed calls, and the offset at which parsing continues."""
 
 
 def read_calls(text: str, limit: int = MAX_CALLS) -> list[Call]:
-    """Return the tool calls in a reply, in order, or [] if it calls no tool. Calls inside thoughts are not read.
+    """Return the tool calls in a reply, in order, or [] if it calls no tool. Calls inside thoughts are ignored.
 
     A call that cannot be parsed has a `problem`. If there are more than `limit` calls, one more entry says that the
-    others are not run. Never raises; only the first 20,000 characters are read.
+    others are not run. Never raises; only the first 20,000 characters are parsed.
     """
-    text = text[:MAX_REPLY_LENGTH]
+    text = text[:MAX_REPLY_CHARACTERS]
     fenced = FENCED.match(text)
     plain = (fenced[1] if fenced else text).strip()
     calls = (
-        _scan(text, formats.WRAPPED, _parse_wrapped, limit)
-        or _scan(plain, formats.BARE, _parse_bare, limit)
+        _collect_calls(text, formats.WRAPPED, _parse_wrapped, limit)
+        or _collect_calls(plain, formats.BARE, _parse_bare, limit)
         or list(islice(_parse_python_calls(plain), limit + 1))
-        or _scan(plain, formats.LINES, _parse_line, limit)
+        or _collect_calls(plain, formats.LINES, _parse_line, limit)
         or _refuse_thought(text.strip())
     )
     if len(calls) > limit:
@@ -55,18 +55,21 @@ def read_calls(text: str, limit: int = MAX_CALLS) -> list[Call]:
     return calls
 
 
-def _scan(text: str, openings: re.Pattern[str], read: Callable[[str, re.Match[str]], Parsed], limit: int) -> list[Call]:
+def _collect_calls(
+    text: str, openings: re.Pattern[str], read: Callable[[str, re.Match[str]], Parsed], limit: int
+) -> list[Call]:
     """Return the calls that `read` parses at each match of `openings` outside thoughts, at most `limit` + 1.
 
-    `openings` also matches the marks of thoughts. An unclosed thought reaches to the end. A closing mark without an
-    opening ends a thought that started before the text, because many chat templates open it in the prompt.
+    `openings` also matches the tags of thoughts. An unclosed thought extends to the end of the text. A closing tag
+    without an opening one ends a thought that started before the text, because many chat templates open it in the
+    prompt.
     """
     calls: list[Call] = []
     at, thought = 0, False
     while found := openings.search(text, at):
         at = max(found.end(), found.start() + 1)
         if found["thought"]:
-            at, thought = _find_end_of_thought(text, found), True
+            at, thought = _find_thought_end(text, found), True
         elif found["after"]:
             if not thought:
                 calls.clear()
@@ -77,7 +80,7 @@ def _scan(text: str, openings: re.Pattern[str], read: Callable[[str, re.Match[st
     return calls
 
 
-def _find_end_of_thought(text: str, opened: re.Match[str]) -> int:
+def _find_thought_end(text: str, opened: re.Match[str]) -> int:
     closing = dict(formats.THOUGHTS)[opened["thought"]]
     depth = 1
     for mark in re.finditer(f"{re.escape(opened['thought'])}|{re.escape(closing)}", text[opened.end() :]):
@@ -90,7 +93,7 @@ def _find_end_of_thought(text: str, opened: re.Match[str]) -> int:
 def _refuse_thought(text: str) -> list[Call]:
     """Return one Call with a `problem` if the whole reply is a thought that contains a call, else []."""
     found = formats.WRAPPED.match(text)
-    if not found or not found["thought"] or _find_end_of_thought(text, found) < len(text):
+    if not found or not found["thought"] or _find_thought_end(text, found) < len(text):
         return []
     marks = (mark for pattern in (formats.WRAPPED, formats.BARE, formats.LINES) for mark in pattern.finditer(text))
     if all(mark["call"] is None for mark in marks):
@@ -101,33 +104,33 @@ def _refuse_thought(text: str) -> list[Call]:
 def _parse_wrapped(text: str, opened: re.Match[str]) -> Parsed:
     """Parse the calls inside the wrapper whose opening mark is `opened`.
 
-    Returns the calls, or one with a `problem` if none can be parsed, and the offset where parsing goes on.
+    Returns the calls, or one with a `problem` if none can be parsed, and the offset at which parsing continues.
     """
     if function := formats.FUNCTION.match(text, opened.start()):
         return _parse_function(text, function)
     wrapper = next(row for row in formats.WRAPPERS if re.compile(row.opening, re.MULTILINE).match(text, opened.start()))
     start = _skip_blanks(text, opened.end())
     inner = formats.WRAPPED.match(text, start)
-    if inner and inner["call"] is not None:  # a wrapper of all calls, around those of each
+    if inner and inner["call"] is not None:  # a wrapper around all calls, which have wrappers of their own
         return [], start
     if text[start : start + 1] in ("{", "[") and not PYTHON_LIST.match(text, start):
-        # Decoded from here on, so that a string may hold a closing mark.
+        # Decode JSON from its start instead of searching for the closing mark, which a string may contain.
         return _parse_objects(text, start)
-    end = _find_end_of_body(text, start, wrapper)
+    end = _find_body_end(text, start, wrapper)
     body = text[start:end]
     if named := formats.NAMED.match(body):
         return _parse_named(named[1], text, start + named.end())
     if formats.KEY_AND_VALUE.search(body):
         name, first, parameters = formats.KEY_AND_VALUE.sub(r"<parameter=\1>", body).partition("<")
         return [_make_xml_call(name.strip(), first + parameters)], end
-    calls = list(_parse_python_calls(body.strip())) or _scan(body, formats.LINES, _parse_line, MAX_CALLS)
+    calls = list(_parse_python_calls(body.strip())) or _collect_calls(body, formats.LINES, _parse_line, MAX_CALLS)
     mark = opened["call"].strip()
     place = f"between {mark} and {wrapper.closing}" if wrapper.closing else f"after {mark}"
     return calls or [Call(problem=f"nothing {place} can be read: {USAGE}")], end
 
 
-def _find_end_of_body(text: str, start: int, wrapper: formats.Wrapper) -> int:
-    """Return the offset where a wrapper's body ends: at its closing mark, the next opening, or the text's end."""
+def _find_body_end(text: str, start: int, wrapper: formats.Wrapper) -> int:
+    """Return the offset where a wrapper's body ends: at its closing mark, the next opening mark, or the text's end."""
     following = formats.WRAPPED.search(text, start)
     while following and following["call"] is None:
         following = formats.WRAPPED.search(text, following.end())
@@ -142,7 +145,7 @@ def _skip_blanks(text: str, start: int) -> int:
 
 
 def _parse_bare(text: str, opened: re.Match[str]) -> Parsed:
-    """Parse a call without a wrapper: JSON, or a name with JSON. Returns calls and their end offset.
+    """Parse a call without a wrapper: JSON, or a name with JSON. Returns the calls and their end offset.
 
     An unparsable call extends to the end of the text.
     """
@@ -159,7 +162,7 @@ def _parse_bare(text: str, opened: re.Match[str]) -> Parsed:
 def _parse_objects(text: str, start: int) -> Parsed:
     """Parse the JSON value at `start` and the objects directly after it as calls.
 
-    Returns the calls and their end offset. Invalid JSON ends them with a call that has a `problem`.
+    Returns the calls and their end offset. If JSON is invalid, the last call has a `problem`.
     """
     calls: list[Call] = []
     while True:
@@ -175,7 +178,10 @@ def _parse_objects(text: str, start: int) -> Parsed:
 
 
 def _parse_named(name: str, text: str, start: int) -> Parsed:
-    """Parse the JSON at `start` as the tool's arguments. Returns one call (a `problem` if invalid) and end offset."""
+    """Parse the JSON at `start` as the arguments of tool `name`. Returns the call and its end offset.
+
+    The call has a `problem` if the JSON is invalid.
+    """
     try:
         value, end = DECODER.raw_decode(text, start)
     except (ValueError, RecursionError) as why:
@@ -184,7 +190,10 @@ def _parse_named(name: str, text: str, start: int) -> Parsed:
 
 
 def _parse_function(text: str, opened: re.Match[str]) -> Parsed:
-    """Parse `<function=NAME>` or `<invoke name="NAME">` with JSON or XML parameters. Returns call and end offset."""
+    """Parse `<function=NAME>` or `<invoke name="NAME">` with JSON or XML parameters.
+
+    Returns the call and its end offset.
+    """
     start = _skip_blanks(text, opened.end())
     if text.startswith("{", start):
         return _parse_named(opened[1], text, start)
@@ -196,7 +205,7 @@ def _parse_function(text: str, opened: re.Match[str]) -> Parsed:
 
 
 def _make_xml_call(name: str, body: str) -> Call:
-    """Return the tool's call with the XML parameters in `body` as texts, or with a `problem` if malformed."""
+    """Return a call of tool `name` with the XML parameters in `body` as texts, or with a `problem` if malformed."""
     before, *rest = formats.PARAMETER.split(body)
     if before.strip():
         return Call(name, problem="write its parameters as <parameter=NAME>value</parameter>")
@@ -209,14 +218,14 @@ def _make_xml_call(name: str, body: str) -> Call:
 
 
 def _parse_line(text: str, opened: re.Match[str]) -> Parsed:
-    """Parse the rest of the line as Python calls. Returns the calls, if any, and the line's end offset."""
+    """Parse the rest of the line as Python calls. Returns the calls, if any, and the offset of the line's end."""
     end = text.find("\n", opened.end())
     end = end if end >= 0 else len(text)
     return list(_parse_python_calls(text[opened.end() : end].strip())), end
 
 
 def _parse_python_calls(text: str) -> Iterator[Call]:
-    """Yield the calls if the whole text is a call, or a list of calls, in Python syntax."""
+    """Yield the calls in a text that is a Python call or a list of Python calls; nothing for any other text."""
     if PYTHON.fullmatch(text):
         yield from map(from_python_call, _find_call_nodes(text))
 

@@ -13,9 +13,10 @@ WORDS = tuple(f"DROP {column}" for column in range(1, MAX_SIDE + 1))
 
 
 class ConnectFour(GameWithDraws):
-    """Connect four. Acts: DROP n (column n from the left). Payoffs 1 and -1, at a draw the option `draw` for both.
+    """Connect four. Acts: DROP n (column n from the left). Payoffs: 1 for the winner, -1 for the loser.
 
-    Other options: rows, columns, connect (the length of a winning line); smaller boards are easier.
+    Additional options: draw, the payoff of both sides for a draw; rows and columns; connect, the number of discs in a
+    line that win. Smaller boards are easier.
     """
 
     name = "connect_four"
@@ -48,5 +49,5 @@ class ConnectFour(GameWithDraws):
         return {"board": str(self.state).rstrip().upper().replace("\n", "/")}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return the seat's `mark`, X or O. It is no secret."""
+        """Return the seat's `mark`, X or O, which is not secret."""
         return {"mark": "X" if seat == "first" else "O"}

@@ -1,7 +1,7 @@
 """Types shared by games, players and the arena: messages, views, acts, deals and the Game protocol.
 
 A game shows a seat a `View`, and the seat answers with an `Act`. Optional abilities are in `games.abilities`. This
-module imports nothing else of Arena.
+module imports no other module of Arena.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, Protocol, Self
 
 REFEREE = "referee"
-"""Sender of messages that come from no seat."""
+"""Sender of the game's own messages."""
 TOOL = "tool"
-"""Sender of a tool's result, which only the caller receives."""
+"""Sender of a tool's result, which only the calling seat receives."""
 ILLEGAL = "illegal"
 """Name of the reward part for illegal acts, in every game."""
 MAX_PIXELS = 2**16
-"""Largest width and height of an image."""
+"""Maximum width and height of an image in pixels."""
 MAX_MATCHES, MAX_TURNS, MAX_BRANCHES = 10**9, 2**15, 64
-"""Limits of the log format: iterations and deals per iteration; turns and attempts of a match; depth of branches."""
+"""Limits of the log format: iterations, and deals per iteration; turns and attempts of a match; depth of branches."""
 
 # -- messages ---------------------------------------------------------------------------------------------------------
 
@@ -67,13 +67,13 @@ class Message(NamedTuple):
 
     @classmethod
     def of(cls, sender: str, text: str, images: Sequence[Image] = ()) -> Self:
-        """Create a message of a text followed by images. An empty text before images is left out."""
+        """Create a message from a text and the images after it. An empty text is left out if there are images."""
         if not images:
             return cls(sender, (text,))
         return cls(sender, (text, *images) if text else tuple(images))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Return self: messages are immutable, and games are cloned with all of theirs."""
+        """Return self, because messages are immutable and cloned games share them."""
         return self
 
     @property
@@ -90,12 +90,12 @@ class Message(NamedTuple):
         return tuple(part for part in self.parts if isinstance(part, Image))
 
     def to_plain(self) -> dict[str, Any]:
-        """Return `sender` and `text` (with placeholders for images) as a dict, the form of observations and logs."""
+        """Return `sender` and `text` (with placeholders for images) as a dict, as in observations and logs."""
         return {"sender": self.sender, "text": self.text}
 
 
 class View(NamedTuple):
-    """Everything that a player may know when it is to move."""
+    """Everything that a seat may know when it is to move."""
 
     seat: str
     turn: int
@@ -108,11 +108,11 @@ class View(NamedTuple):
     legal: tuple[str, ...] | None
     """Legal acts, or None if they cannot be listed."""
     tools: tuple[Mapping[str, Any], ...] = ()
-    """Definitions of the seat's tools as in OpenAI's API, for models with a tool format of their own."""
+    """Definitions of the seat's tools in OpenAI's format, for models with a native tool format."""
 
     @classmethod
     def of(cls, game: Game, seat: str, turn: int = 0) -> Self:
-        """Return the current view of a seat that is to move, from the game's infos and messages."""
+        """Return the current view of the seat to move, from the game's infos and messages."""
         info = game.infos[seat]
         legal = info.get("legal")
         return cls(
@@ -146,19 +146,19 @@ class Act(NamedTuple):
     """A player's answer to a view."""
 
     action: str
-    """Text for the game."""
+    """Act that the game parses."""
     raw: str
-    """Text exactly as written."""
+    """Whole text exactly as written."""
     public: str
-    """Talk for the other seats."""
+    """Talk that the other seats read."""
     private: str
-    """Text that no other seat receives, such as reasoning."""
+    """Text that no other seat reads, such as reasoning."""
     finish: Literal["stop", "length", "script"]
-    """Cause of the reply's end: a stop token, the token limit, or "script" if it was not sampled."""
+    """Why the reply ended: at a stop token, at the token limit ("length"), or "script" if it was not sampled."""
     tokens: int = 0
     source: TurnSource = "policy"
     excused: bool = False
-    """Whether an illegal act costs no penalty, because the reply was cut at its token limit."""
+    """Whether an illegal act is not penalised, because the reply was cut at its token limit."""
 
 
 PERSON = "person"
@@ -182,7 +182,7 @@ class Deal(NamedTuple):
 
 
 class Game(Protocol):
-    """A match of a text game: a PettingZoo AECEnv with text observations and actions, plus facts about the game.
+    """Match of a text game: a PettingZoo AECEnv with text observations and actions, and facts about the game.
 
     `messages(seat)` returns the seat's new messages, typed; `observe(seat)` returns the same in PettingZoo's spaces.
     `infos[seat]` holds the last step's named `rewards` and whether the seat's last act was `valid`. For the seat to
@@ -227,7 +227,7 @@ class Game(Protocol):
 
 @dataclass(frozen=True)
 class MatchId:
-    """Id of a match within a run; `str` prints it, and `parse` reads it back.
+    """Id of a match within a run; `str` formats it, and `parse` reads it back.
 
     Examples: 0001-0003 (iteration 1, deal 3), 0001-0003-r2 (its second repetition after failures), 0001-0003-b4 (its
     branch at turn 4), 0001-0003-b4-r1-b6 (a branch of that branch's first repetition). Raises ValueError for numbers
@@ -263,7 +263,7 @@ class MatchId:
 
     @classmethod
     def parse(cls, text: str) -> MatchId:
-        """Parse a printed id. Raises ValueError for any other text."""
+        """Parse an id formatted by `str`. Raises ValueError for any other text."""
         if not _PRINTED.fullmatch(text):
             raise ValueError(f"{text[:80]!r} is no match id: write one like 0001-0003 or 0001-0003-b4")
         iteration, deal, *rest = text.split("-")
@@ -274,7 +274,7 @@ class MatchId:
         return match
 
     def branch(self, turn: int) -> MatchId:
-        """Return the id of this match's branch that differs from turn `turn` on."""
+        """Return the id of the branch that differs from this match from turn `turn` on."""
         return MatchId(self.iteration, self.deal, parent=self, turn=turn)
 
     def lineage(self) -> list[MatchId]:

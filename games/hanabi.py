@@ -33,21 +33,21 @@ class Table(NamedTuple):
 class Hanabi(OpenSpielGame):
     """Card game Hanabi. Acts: PLAY slot, DISCARD slot, HINT [seat] COLOUR or rank; slot 1 has the oldest card.
 
-    Options: size "mini" (2 colours x 2 ranks, hand 3, 3 hints), "simple" (3 x 2, hand 5, 8 hints) or "full" (5 x 5,
-    hand 5 or 4, 8 hints), each with 3 lives; players 2, in full 2 to 5. Talk is off by default, because the rules allow
-    no words besides hints. reset(options={"chance": [...]}) fixes the deck: a card is colour * ranks + rank - 1, and
-    one hand is dealt after the other. Reward part "outcome" pays all seats the change in score of each act; losing the
-    last life takes back the whole score.
+    Options: size, "mini" (2 colours x 2 ranks, hand 3, 3 hints), "simple" (3 x 2, hand 5, 8 hints) or "full" (5 x 5,
+    hand 5 or 4, 8 hints), each with 3 lives; players, 2, or with "full" 2 to 5; talk, off by default, because Hanabi's
+    rules allow no words except hints. reset(options={"chance": [...]}) fixes the deck; a card's number is
+    colour * ranks + rank - 1, and whole hands are dealt one after the other. Reward part "outcome": the act's change of
+    the score, to all seats. Losing the last life sets the score to 0.
     """
 
     name = "hanabi"
     metadata: ClassVar[dict[str, Any]] = {"name": "hanabi_v0", "render_modes": ["ansi"]}
-    # Each played card draws one from the deck, and after the last everybody has one turn. So in simple, whose deck has
-    # 2 cards, only 4 of the 6 cards can be played.
+    # Every used card is replaced from the deck, and each player has one more turn when the deck is empty. "simple" has
+    # two cards in the deck, so only 4 of the 6 cards can be played.
     theory: ClassVar[Mapping[str, float]] = {"best_mini": 4.0, "best_simple": 4.0, "best_full": 25.0}
 
     def __init__(self, *, size: str = "mini", players: int = 2, talk: bool = False, **options: Any) -> None:
-        if size not in tuple(SIZES):  # a tuple, because `size` may be unhashable
+        if size not in tuple(SIZES):  # a tuple, because the given value may be unhashable
             raise ValueError(f"size must be one of {', '.join(SIZES)}, not {size!r}")
         whole_number(f"players (in {size} Hanabi)", players, least=2, most=5 if size == "full" else 2)
         self.colours, self.ranks, tokens = SIZES[size]
@@ -62,7 +62,7 @@ class Hanabi(OpenSpielGame):
         )
 
     def rules(self) -> str:
-        """Return the rules as one paragraph: the deck, the acts, the notation, the end."""
+        """Return the rules as one paragraph: the deck, the acts, the notation and the end."""
         names = ", ".join(list(COLOURS.values())[: self.colours])
         copies = "three 1s, " + ("two of each middle rank and " if self.ranks > 2 else "") + f"one {self.ranks}"
         whom = "" if len(self.seats) == 2 else "player_N "
@@ -82,7 +82,7 @@ class Hanabi(OpenSpielGame):
             raise RuntimeError("OpenSpiel writes Hanabi's observations in a form that this version does not know")
         lives, hints, fireworks, hands, deck, discards = match.groups()
         rows = [[line.split(" || ") for line in hand.split("\n") if "||" in line] for hand in hands.split("-----\n")]
-        rows = rows[len(rows) - player :] + rows[: len(rows) - player]  # they begin with the observer
+        rows = rows[len(rows) - player :] + rows[: len(rows) - player]  # OpenSpiel's begin with the observer's
         cards = [[card for card, _ in hand] for hand in rows]
         known = [[self._shorten(knowledge.split("|")[1]) for _, knowledge in hand] for hand in rows]
         return Table(int(lives), int(hints), fireworks, cards, known, int(deck), discards.split())
@@ -111,7 +111,7 @@ class Hanabi(OpenSpielGame):
         raise RuntimeError(f"OpenSpiel's Hanabi has an act that this version does not know: {action}")
 
     def text_for_others(self, action: int, word: str) -> str:
-        """Return the act's text, and tell all seats the played or discarded card, or the slots that the hint shows."""
+        """Return the act's text. Also tell all seats which card was used, or which slots a hint points to."""
         mover = self.state.current_player()
         table = self.parse_observation((mover + 1) % len(self.seats))
         verb, *whom, argument = word.split()

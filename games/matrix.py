@@ -17,8 +17,8 @@ Payoffs = Mapping[tuple[int, int], tuple[float, float]]  # (row's act, column's 
 class MatrixGame(SimultaneousGame):
     """Base class of two-by-two games: in every round both seats choose one of two acts, hidden until both have chosen.
 
-    Options besides TextGame's: rounds >= 1; continuation, the probability of another round. Reward part "round" pays
-    both seats after the round's second choice. `theory` holds for one round.
+    Options in addition to TextGame's: rounds >= 1; continuation, the probability of another round. Reward part "round":
+    each seat's payoff, paid when both have chosen. `theory` has constants of a single round.
     """
 
     seats: tuple[str, ...] = ("row", "column")
@@ -45,7 +45,7 @@ class MatrixGame(SimultaneousGame):
         return list(self.acts)
 
     def read(self, seat: str, act: str) -> str:
-        """Parse one of the two words, ignoring case and outer blanks."""
+        """Parse one of the two acts, ignoring case and surrounding blanks. Raises IllegalAct for other texts."""
         if (word := act.strip().upper()) not in self.acts or not act.isascii():
             raise IllegalAct(f"write {self.acts[0]} or {self.acts[1]}")
         return word
@@ -64,8 +64,8 @@ class MatrixGame(SimultaneousGame):
     def figures(self) -> dict[str, float | bool | str]:
         """Return statistics of the match: its rounds, payoffs per round and shares of choices.
 
-        `joint_value` is the mean sum of both payoffs per round, `efficiency` its ratio to the best. `same` is the share
-        of rounds with equal choices. The first act's name, in lower case, is the share of choices of this act.
+        `joint_value` is the mean sum of both payoffs per round, and `efficiency` its ratio to the best possible. `same`
+        is the share of rounds with equal choices. The figure named after the first act is the share of choices of it.
         """
         played, best = max(1, len(self.history)), max(map(sum, self.payoff.values()))
         joint = sum(sum(self.payoff[self._cell(choices)]) for choices in self.history) / played

@@ -73,7 +73,7 @@ class Sheriff(OpenSpielGame):
         return f"LOAD {action - 2}" if action <= loads else f"BRIBE {action - loads - 1}"
 
     def text_for_others(self, action: int, word: str) -> str:
-        """Return the text of a bribe or an answer; "" for the cargo, which stays hidden."""
+        """Return the text of a bribe or an answer, or "" for the cargo, which stays hidden."""
         return "" if word.startswith("LOAD") else word
 
     def public(self) -> dict[str, Any]:

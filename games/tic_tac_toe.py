@@ -40,5 +40,5 @@ class TicTacToe(GameWithDraws):
         return {"board": "".join([free if cell == "." else cell for free, cell in zip(EMPTY, cells, strict=True)])}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return the seat's `mark`, X or O. It is no secret."""
+        """Return the seat's `mark`, X or O, which is not secret."""
         return {"mark": "X" if seat == "first" else "O"}

@@ -48,7 +48,7 @@ class TradeComm(OpenSpielGame):
         return f"TRADE {LETTERS[give]} FOR {LETTERS[get]}"
 
     def text_for_others(self, action: int, word: str) -> str:
-        """Return the text of SAY; "" for a trade, which stays hidden until the end."""
+        """Return the text of a said letter, or "" for a trade, which stays hidden until the end."""
         return word if action < self.num_items else ""
 
     def public(self) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""Record decoding steps as CUDA graphs, so that one call starts all kernels of a step.
+"""Record decoding steps as CUDA graphs, so that one call launches all kernels of a step.
 
-A step of one token per row is a thousand small kernels; starting them one by one takes the host ten times as long as
+A step of one token per row runs a thousand small kernels, and launching them one by one takes ten times as long as
 running them. A graph has fixed shapes and addresses. All batches therefore share one storage, rows and columns are
 rounded up, and graphs are dropped when weights or storage move.
 """
@@ -17,11 +17,11 @@ from agents.engines.kv import KV, BatchKV
 from agents.engines.step import step, supports_step
 
 CAPTURE_AT = 2
-"""A shape is recorded at its second use, because the first run selects the kernels of its products."""
+"""A shape is recorded at its second use, because the first run selects the kernels of its matrix products."""
 MAX_GRAPHS = 64
-"""Maximum graphs per model, at some megabytes each; the least recently used are dropped."""
+"""Maximum number of graphs per model, of some megabytes each; the least recently used one is dropped."""
 _LENGTH_DEPENDENT = frozenset({"dynamic", "longrope"})
-"""RoPE types whose frequencies depend on the length of the rows, which needs the host."""
+"""RoPE types whose frequencies depend on the length of the rows, and must be computed by the host."""
 
 
 def can_record(model: Any) -> bool:
@@ -47,15 +47,15 @@ class BufferPool:
         size, held = math.prod(shape) * dtype.itemsize, self._buffers.get(name)
         if held is None or len(held) < size or held.device != device:
             del held
-            self._buffers.pop(name, None)  # before there is a new one: two might not fit
+            self._buffers.pop(name, None)  # free it first, because two might not fit
             self._buffers[name] = torch.empty(size, dtype=torch.uint8, device=device)
             self.moves += 1
         return self._buffers[name][:size].view(dtype).view(shape)
 
     def make_batch(self, rows: list[KV], room: int, max_rows: int) -> BatchKV:
-        """Return a decoding batch of these rows, in shared storage, for up to `max_rows` rows and `room` more columns.
+        """Return a decoding batch of these rows in shared storage, for up to `max_rows` rows and `room` more columns.
 
-        Earlier batches in this storage must not be used any more.
+        Invalidates earlier batches in this storage.
         """
         first = rows[0].data
         layers, _, heads, _, dim = first.shape
@@ -73,7 +73,7 @@ class BufferPool:
 
 
 class GraphCache:
-    """Recorded decoding steps (CUDA graphs) of one model. On a CPU it computes the same without recording."""
+    """Decoding steps of one model, recorded as CUDA graphs. On a CPU it computes the same without recording."""
 
     def __init__(self, buffers: BufferPool) -> None:
         self.buffers = buffers
@@ -83,7 +83,7 @@ class GraphCache:
         self._moves = buffers.moves
 
     def drop_stale(self, model: Any, *more: object) -> None:
-        """Drop the graphs if the model's weights moved or the values `more` changed since the last call."""
+        """Drop all graphs if the model's weights moved or the values `more` changed since the last call."""
         now = (*_list_addresses(model), *more)
         if now != self._key:
             self._drop_graphs()
@@ -97,11 +97,11 @@ class GraphCache:
     def __call__(self, model: Any, batch: BatchKV, tokens: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         """Run one decoding step and return the logits [B, vocabulary], valid until the next call.
 
-        `tokens` [B] are new ids at `positions` [B, 1]. Same as `step` on a batch in this storage, whose mask selects
-        the columns to attend to. A shape is recorded at its second use.
+        `tokens` [B] are new ids at `positions` [B, 1]. Computes the same as `step` on a batch in this storage, whose
+        mask selects the columns to attend to. A shape is recorded at its second use.
         """
         count = round_up_rows(len(tokens))
-        room = self.buffers("logits", (count, model.config.vocab_size), torch.float32, tokens.device)
+        logits = self.buffers("logits", (count, model.config.vocab_size), torch.float32, tokens.device)
         if self.buffers.moves != self._moves:
             self._drop_graphs()
             self._moves = self.buffers.moves
@@ -110,32 +110,32 @@ class GraphCache:
             self._steps[key] = _Step(batch.full_data[:, :, :count], batch.full_mask[:count])
             if len(self._steps) > MAX_GRAPHS:
                 self._steps.popitem(last=False)
-        own = self._steps[key]
+        current = self._steps[key]
         self._steps.move_to_end(key)
-        own.set_inputs(tokens, positions, batch.filled)
-        if own.graph is None and batch.full_data.is_cuda and own.runs >= CAPTURE_AT:
+        current.set_inputs(tokens, positions, batch.filled)
+        if current.graph is None and batch.full_data.is_cuda and current.runs >= CAPTURE_AT:
             self._recorder = self._recorder or _Recorder()
-            own.graph, own.logits = self._recorder(partial(own.compute, model), room), room
-        if own.graph is None:
-            return own.compute(model)[: len(tokens)]
-        own.graph.replay()
-        return own.logits[: len(tokens)]
+            current.graph, current.logits = self._recorder(partial(current.compute, model), logits), logits
+        if current.graph is None:
+            return current.compute(model)[: len(tokens)]
+        current.graph.replay()
+        return current.logits[: len(tokens)]
 
 
 class _Recorder:
-    """Records CUDA graphs that share one memory pool, because they run one after another."""
+    """Recorder of CUDA graphs, which share one memory pool because they run one after another."""
 
     def __init__(self) -> None:
         self._pool, self._stream = torch.cuda.graph_pool_handle(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
 
-    def __call__(self, compute: Callable[[], torch.Tensor], room: torch.Tensor) -> Any:
-        """Record `compute` and return a graph that writes its result to `room`. Recording runs no kernel."""
+    def __call__(self, compute: Callable[[], torch.Tensor], output: torch.Tensor) -> Any:
+        """Record `compute` and return a graph that writes its result to `output`. Recording runs no kernel."""
         graph = torch.cuda.CUDAGraph()
         self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):  # not torch.cuda.graph, which empties the allocator's cache every time
             graph.capture_begin(self._pool, "thread_local")
             try:
-                room.copy_(compute())
+                output.copy_(compute())
             finally:
                 graph.capture_end()
         torch.cuda.current_stream().wait_stream(self._stream)
@@ -162,7 +162,7 @@ class _Step:
     def compute(self, model: Any) -> torch.Tensor:
         """Run the decoding step on the inputs and return logits [rows, vocabulary]."""
         device = self.mask.device.type
-        with torch.autocast(  # what it keeps of a weight would lie elsewhere next time
+        with torch.autocast(  # its cached casts of weights would have other addresses in the next run
             device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device), cache_enabled=False
         ):
             return step(model, self.data, self.tokens, self.places, self.mask, self.column)
@@ -175,11 +175,11 @@ def round_up_rows(count: int) -> int:
 
 
 def round_up_columns(count: int) -> int:
-    """Round up a number of columns in blocks of 64, to 64 times one of 1, 2, 4, 6, 8, 12, ...."""
+    """Round up a number of columns to 64 times one of 1, 2, 4, 6, 8, 12, ... (see `round_up_rows`)."""
     return 64 * round_up_rows(-(-count // 64))
 
 
 def _list_addresses(model: Any) -> tuple[int, ...]:
     """Return the memory addresses of the model's weights and biases that are on a GPU."""
-    own = (getattr(module, name, None) for module in model.modules() for name in ("weight", "bias"))
-    return tuple(tensor.data_ptr() for tensor in own if isinstance(tensor, torch.Tensor) and tensor.is_cuda)
+    values = (getattr(module, name, None) for module in model.modules() for name in ("weight", "bias"))
+    return tuple(value.data_ptr() for value in values if isinstance(value, torch.Tensor) and value.is_cuda)

@@ -59,7 +59,7 @@ class VLLMEngine:
     )
 
     def __init__(self, settings: EngineSettings, precision: Precision = Precision.FP32, gpus: int = 1) -> None:
-        """Create the engine; nothing starts before `open`. `gpus`: degree of tensor parallelism."""
+        """Create the engine; nothing starts before `open`. `gpus` is the degree of tensor parallelism."""
         self.settings, self.bf16, self.gpus = settings, precision.uses_bf16_products, gpus
         self.max_context = settings.max_model_len
         self._scorer = InProcessEngine.create(settings, precision, gpus)
@@ -67,14 +67,17 @@ class VLLMEngine:
         """Policies that the scorer serves."""
         self._servers: dict[str, Server] = {}
         self._adapters: dict[str, dict[int, Version]] = {}
-        """Loaded adapters of each server by vLLM's number."""
+        """Loaded adapters of each server, by the number under which vLLM knows them."""
         self._served: dict[str, Version] = {}
         self._figures = dict.fromkeys(("seconds", "publish_seconds", "prompt_tokens", "cached_tokens"), 0.0)
         self._busy, self._begun = 0, 0.0
+        """Number of calls of `generate` in progress, and the time since when there are any."""
         self._count = 0
+        """Number of requests, adapters and exports so far, for unique names."""
         self._scratch: Path | None = None
         self._reaper: subprocess.Popen[bytes] | None = None
         self._settling = asyncio.Lock()
+        """Held while servers or their weights change."""
 
     @classmethod
     def create(cls, settings: EngineSettings, precision: Precision, gpus: int) -> "VLLMEngine":
@@ -106,13 +109,13 @@ class VLLMEngine:
         """Return `seconds` of decoding and scoring, `publish_seconds`, `prompt_tokens` and `cached_tokens`."""
         return self._figures | {"seconds": self._figures["seconds"] + self._scorer.figures()["seconds"]}
 
-    # -- what is served ----------------------------------------------------------------------------------
+    # -- publication ---------------------------------------------------------------------------------------
 
     async def publish(self, policy: str, version: int, weights: Weights) -> None:
         """Serve a version of a policy: load trained weights now, a folder's weights at its first request."""
         started = perf_counter()
         served, before = await compute(self._export, policy, version, weights), self._served.get(policy)
-        self._served[policy] = served  # at no moment is there none: matches may go on meanwhile
+        self._served[policy] = served  # replaced at once, because matches may be in progress
         await self._drop(policy, before)
         if not isinstance(weights, FolderWeights):
             await self._load_due([policy])
@@ -137,7 +140,7 @@ class VLLMEngine:
                         raise EngineError(f"vLLM could not load policy '{policy}': {first_line(error)}") from error
                     served.due = False
                     if self._scratch in served.folder.parents and not served.rank:
-                        shutil.rmtree(served.folder)  # vLLM reads an adapter again when it had to make room
+                        shutil.rmtree(served.folder)  # keep an adapter's folder: vLLM reads it again after an eviction
                 await self._servers[served.server].wake()
 
     async def _load(self, served: Version) -> None:
@@ -156,9 +159,9 @@ class VLLMEngine:
             self._adapters.setdefault(served.server, {})[self._count] = served
             await self._forget(served.server)
         elif server.folder != served.folder:
-            await server.hold()
+            await server.pause()
             await server.reload(served.folder)
-            await server.proceed()
+            await server.resume()
 
     async def _start_server(self, served: Version, before: Server | None) -> Server:
         """Start a server for this version and stop its predecessor `before`, whose adapters must then be loaded again.
@@ -174,7 +177,7 @@ class VLLMEngine:
             for other in self._adapters.pop(served.server, {}).values():
                 other.due = True
         scratch = self._scratch or Path(tempfile.gettempdir())
-        llm = await compute(start, folder, self.settings, self.bf16, rank, scratch, self.gpus)  # it waits for processes
+        llm = await compute(start, folder, self.settings, self.bf16, rank, scratch, self.gpus)  # it blocks
         positions = min(self.max_context, read_positions(folder))
         vision = await compute(load_vision, folder)
         vocabulary = read_vocabulary_size(folder)
@@ -194,15 +197,16 @@ class VLLMEngine:
                     shutil.rmtree(served.folder, ignore_errors=True)
 
     async def expect(self, policy: str, folder: Path, names: Set[str]) -> int:
-        """Prepare to `receive` tensors of these names for a full model of the form of `folder`'s.
+        """Prepare to `receive` tensors with these names for a full model with the architecture of `folder`'s.
 
-        Waits until its replies are finished; none may be asked for before the weights have come. Returns the number of
-        processes that will receive, or 0 if this vLLM cannot, or the model's files use other names. Raises EngineError.
+        Waits until the policy's replies are finished; do not request others before the weights have arrived. Returns
+        the number of processes that will receive the tensors, or 0 if this vLLM cannot receive, or if the model's files
+        use other names. Raises EngineError.
         """
         if not (has_transfer() and names <= read_tensor_shapes(folder).keys()):
             return 0
         served = self._served.get(policy)
-        while served and served.writing:  # vLLM might not have them yet, and would write them with the new weights
+        while served and served.writing:  # requests may not have reached vLLM, which would use the new weights
             await asyncio.sleep(WAIT)
         async with self._settling:
             key = name_server(policy)
@@ -210,7 +214,7 @@ class VLLMEngine:
                 if key not in self._servers:
                     new = Version(weights=None, version=-1, server=key, folder=folder)
                     self._servers[key] = await self._start_server(new, None)
-                await self._servers[key].hold()
+                await self._servers[key].pause()
             except EngineError:
                 raise
             except Exception as error:
@@ -220,15 +224,16 @@ class VLLMEngine:
     async def receive(self, policy: str, version: int, function: str, arguments: Mapping[str, Any]) -> None:
         """Serve a version of a policy that `expect` prepared, with tensors from a function in vLLM's processes.
 
-        `function` is a name as of `pkgutil.resolve_name`, called with the process's number and `arguments`; it yields
-        names and tensors. Raises EngineError; the weights may then be of two versions until a later call succeeds.
+        `function` is a name for `pkgutil.resolve_name`. The function is called with the process's rank and `arguments`,
+        and yields names and tensors. Raises EngineError; layers may then have mixed versions until a later call
+        succeeds.
         """
         started, key = perf_counter(), name_server(policy)
         async with self._settling:
             server = self._servers[key]
             try:
                 await server.receive({"function": function, "arguments": dict(arguments)})
-                await server.proceed()
+                await server.resume()
             except Exception as error:
                 raise EngineError(f"vLLM did not receive policy '{policy}': {first_line(error)}") from error
             before = self._served.get(policy)
@@ -237,7 +242,7 @@ class VLLMEngine:
         self._figures["publish_seconds"] += perf_counter() - started
 
     async def release(self, policy: str) -> None:
-        """Free the copies of a policy that scoring holds, and let its server sleep until it is published or asked."""
+        """Free the scorer's copies of a policy, and let its server sleep until the next publication or request."""
         if policy in self._scored:
             await self._scorer.release(policy)
         served = self._served.get(policy)
@@ -246,11 +251,11 @@ class VLLMEngine:
                 await self._servers[served.server].sleep()
 
     async def retire(self, policy: str) -> None:
-        """Stop serving a policy; free its copies for scoring and its exported files that were not loaded."""
+        """Stop serving a policy. Free the scorer's copies of it, and its exported files that were not loaded."""
         await self._drop(policy, self._served.pop(policy, None))
 
     async def _drop(self, policy: str, served: Version | None) -> None:
-        """Free a version that is no longer served, except an adapter with replies in progress."""
+        """Free the scorer's copies of a policy, and the exported files of a version that was never loaded."""
         self._scored.discard(policy)
         await self._scorer.retire(policy)
         if served and served.due and self._scratch in served.folder.parents:
@@ -259,14 +264,14 @@ class VLLMEngine:
     def forget(self, key: str) -> None:
         """Do nothing; vLLM evicts caches itself."""
 
-    # -- what is asked -----------------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------------------
 
     async def score(
         self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float], full_vocabulary: bool = False
     ) -> list[np.ndarray]:
         """Compute each stream's log-probabilities (float32 array) under the published weights, in this process.
 
-        Raises EngineError if only vLLM's processes have received them.
+        Raises EngineError if only vLLM's processes have received the weights.
         """
         if policy not in self._scored:
             served = self._served[policy]
@@ -277,7 +282,7 @@ class VLLMEngine:
         return await self._scorer.score(policy, streams, temperatures, full_vocabulary)
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        """Sample a reply for each request with vLLM, loading weights that are due; return the replies in order.
+        """Sample a reply for each request with vLLM, in order, after loading published weights that are not yet loaded.
 
         Raises KeyError for a policy without published weights, the errors of `Request.check`, and EngineError if vLLM
         fails.
@@ -304,7 +309,7 @@ class VLLMEngine:
         served = self._served[request.policy]
         server = self._servers[served.server]
         self._count += 1
-        asked = SamplingParams(
+        sampling = SamplingParams(
             max_tokens=request.max_tokens,
             temperature=request.temperature,
             top_p=request.top_p,
@@ -314,17 +319,17 @@ class VLLMEngine:
             seed=int(np.random.SeedSequence(request.seed).generate_state(1, np.uint64)[0] >> 1),
             logprobs=0,
             detokenize=False,
-            # The most that vLLM allows; the scorer bans the placeholder, too (see `ban_placeholder`).
+            # -100 is the limit in vLLM. The scorer bans the placeholder, too (see `ban_placeholder`).
             logit_bias={server.vision.image_token: -100.0} if server.vision else None,
         )
-        request.check(server.vocabulary, server.positions)  # a GPU would end the server; vLLM would cut the reply
+        request.check(server.vocabulary, server.positions)  # a GPU's server would crash, or vLLM would cut the reply
         prompt = TokensPrompt(prompt_token_ids=list(request.ids))
         if request.media:
             prompt = TokensPrompt(**make_image_prompt(server.vision, request))
         output: Any = None
         served.writing += 1
         try:
-            async for so_far in server.llm.generate(prompt, asked, str(self._count), lora_request=served.lora):
+            async for so_far in server.llm.generate(prompt, sampling, str(self._count), lora_request=served.lora):
                 output = so_far
         except Exception as error:
             assert self._scratch is not None
@@ -336,6 +341,6 @@ class VLLMEngine:
         self._figures["prompt_tokens"] += len(request.ids)
         self._figures["cached_tokens"] += output.num_cached_tokens or 0
         ids = tuple(reply.token_ids)
-        certain = request.temperature == 0  # vLLM tells the model's own then
-        logprobs = tuple(0.0 if certain else at[token].logprob for at, token in zip(reply.logprobs, ids, strict=True))
+        is_greedy = request.temperature == 0  # vLLM then reports the model's own log-probabilities
+        logprobs = tuple(0.0 if is_greedy else at[token].logprob for at, token in zip(reply.logprobs, ids, strict=True))
         return Completion(ids, logprobs, "stop" if ids[-1] in request.stop_ids else "length", served.version)

@@ -1,4 +1,4 @@
-"""vLLM server of one base model: its start and end, new weights in place, and sleep while its GPU trains."""
+"""vLLM server of one base model: starting and stopping it, replacing its weights, and sleep while its GPU trains."""
 
 import asyncio
 import os
@@ -20,32 +20,32 @@ from agents.model_config import first_line, read_json, read_positions
 LOG = "vllm.log"
 SAFE_PATH = "PYTHONSAFEPATH"
 TRANSFER = "arena"
-"""Name in vLLM of our weight transfer, which `vllm_transfer` registers."""
+"""Name under which `vllm_transfer` registers our weight transfer with vLLM."""
 FREE_SHARE = 0.01
-"""Share of a GPU's memory that must be free when a server starts. It is no limit: the cache has a size of its own."""
+"""Share of a GPU's memory that must be free when a server starts. The cache has its own size limit."""
 
 
 @dataclass(kw_only=True)
 class Server:
-    """Running vLLM server of one base model. Replacing its weights takes `hold`, then a change, then `proceed`."""
+    """Running vLLM server of one base model. To replace its weights, call `pause`, `reload` or `receive`, `resume`."""
 
     llm: Any
     folder: Path
-    """Folder of its present weights."""
+    """Folder of its current weights."""
     vocabulary: int
     """Number of token ids that the model accepts."""
     positions: int
     """Maximum tokens of a context with its reply."""
     vision: Vision | None = None
-    """Image side of the model."""
+    """Image processing of the model; None for a text model."""
     rank: int = 0
     """Maximum adapter rank; 0 for none."""
     can_sleep: bool = False
-    """Whether its memory on the GPU can be freed for a time."""
+    """Whether `sleep` can free its GPU memory."""
     asleep: bool = False
 
     async def sleep(self) -> None:
-        """Move the weights and graphs to the host's memory and drop the caches, where vLLM can, until `wake`."""
+        """Move weights and CUDA graphs to host memory and drop the caches until `wake`. No-op without `can_sleep`."""
         if self.can_sleep and not self.asleep:
             await self.llm.sleep(level=1, mode="wait")
             self.asleep = True
@@ -56,29 +56,29 @@ class Server:
             await self.llm.wake_up()
             self.asleep = False
 
-    async def hold(self) -> None:
-        """Finish the replies in progress and begin no others, with weights that can be replaced."""
+    async def pause(self) -> None:
+        """Finish the replies in progress and hold back new ones. Wakes a sleeping server's weights, not its caches."""
         if self.asleep:
-            await self.llm.wake_up(tags=["weights"])  # its caches come back after the change, when memory is free again
+            await self.llm.wake_up(tags=["weights"])  # `resume` restores the caches, when memory is free again
         else:
             await self.llm.pause_generation(mode="wait", clear_cache=True)
 
-    async def proceed(self) -> None:
-        """Serve the replaced weights. Raises EngineError if caches of the older ones are left."""
+    async def resume(self) -> None:
+        """Resume generation after `pause`. Raises EngineError if vLLM keeps prefixes cached under the old weights."""
         if self.asleep:
             await self.llm.wake_up(tags=["kv_cache"])
             self.asleep = False
         if not await self.llm.reset_prefix_cache():
-            raise EngineError("vLLM kept its prefix cache when weights changed: replies would be of both versions")
+            raise EngineError("vLLM kept its prefix cache after a weight change: replies would mix old and new weights")
         await self.llm.resume_generation()
 
     async def reload(self, folder: Path) -> None:
-        """Replace the weights by those of a folder, while the server is held."""
+        """Replace the weights of the paused server by those of a folder."""
         await self.llm.collective_rpc("arena_reload", args=(str(folder),))
         self.folder = folder
 
     async def receive(self, update: Mapping[str, Any]) -> None:
-        """Replace the weights by those that its processes receive, while the server is held; see `vllm_transfer`."""
+        """Replace the weights of the paused server by those that its processes receive; see `vllm_transfer`."""
         from vllm.distributed.weight_transfer.base import WeightTransferUpdateRequest
 
         await self.llm.start_weight_update()
@@ -87,26 +87,26 @@ class Server:
 
 
 def has_transfer() -> bool:
-    """Return True if this vLLM has its interface for weight transfer."""
+    """Return True if the installed vLLM has an interface for weight transfer."""
     from vllm.v1.engine.async_llm import AsyncLLM
 
     return hasattr(AsyncLLM, "finish_weight_update")
 
 
 def can_sleep() -> bool:
-    """Return True if vLLM can free a GPU's memory for a time, which its CPU build cannot."""
+    """Return True if vLLM can free GPU memory temporarily; its CPU build cannot."""
     from vllm.platforms import current_platform
 
     return bool(current_platform.is_sleep_mode_available())
 
 
 def start(folder: Path, settings: EngineSettings, bf16: bool, rank: int, scratch: Path, gpus: int = 1) -> Any:
-    """Start a vLLM engine on a folder's model, with room for adapters of up to `rank` (0: none).
+    """Start a vLLM engine on a folder's model, with adapters of at most this rank (0: no adapters).
 
     vLLM's stderr goes to `LOG` in `scratch`. Raises EngineError with the reason if it does not start.
     """
     try:
-        with stderr_to(scratch / LOG), set_safe_path():  # its stderr would tear the live table
+        with stderr_to(scratch / LOG), set_safe_path():  # stderr would garble the live display
             from vllm.engine.arg_utils import AsyncEngineArgs
             from vllm.platforms import current_platform
             from vllm.v1.engine.async_llm import AsyncLLM
@@ -133,15 +133,15 @@ def start(folder: Path, settings: EngineSettings, bf16: bool, rank: int, scratch
                 arguments["weight_transfer_config"] = WeightTransferConfig(backend=TRANSFER)
                 arguments["worker_extension_cls"] = "agents.engines.vllm_transfer.TransferExtension"
             if can_sleep():
-                # else vLLM refuses to start on a GPU of which a trainer uses some
+                # Otherwise vLLM refuses to start on a GPU that a trainer also uses.
                 arguments |= {"enable_sleep_mode": True, "gpu_memory_utilization": FREE_SHARE}
                 arguments["sleep_mode_offload_cudagraph"] = True
             if current_platform.is_cpu():
-                # compiling takes minutes there; a seeded reply whose prompt comes in chunks ends the CPU build
+                # The CPU build takes minutes to compile, and crashes on a seeded request whose prompt is chunked.
                 arguments |= {"enforce_eager": True, "enable_chunked_prefill": False}
                 arguments["max_num_batched_tokens"] = max(length, 2048)
             if rank:
-                # one slot stays empty: in the CPU build a reply without adapter would else get the last one's
+                # One slot stays empty: in the CPU build, a request without adapter would use the last slot's adapter.
                 arguments |= {"enable_lora": True, "max_lora_rank": rank, "max_loras": settings.max_loras + 1}
             return AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments))
     except Exception as error:
@@ -150,9 +150,9 @@ def start(folder: Path, settings: EngineSettings, bf16: bool, rank: int, scratch
 
 @contextmanager
 def set_safe_path() -> Iterator[None]:
-    """Let Python processes that start meanwhile import nothing from the working directory.
+    """Keep Python processes started in the block from importing modules from the working directory.
 
-    The variable is removed afterwards, because agents' programs import modules beside them.
+    The environment variable is removed afterwards, because agent programs may import modules from their own folder.
     """
     is_set = SAFE_PATH in os.environ
     os.environ.setdefault(SAFE_PATH, "1")
@@ -167,17 +167,17 @@ async def stop(llm: Any) -> None:
     """Stop a vLLM engine and its processes, and wait for its output task."""
     handler = llm.output_handler
     llm.shutdown()
-    llm.shutdown = _do_nothing  # it asks for that again when it is collected, perhaps after the interpreter has gone
+    llm.shutdown = _do_nothing  # its finaliser calls `shutdown` again, maybe after the interpreter has been torn down
     if handler is not None:
         await asyncio.gather(handler, return_exceptions=True)
 
 
 def _do_nothing() -> None:
-    """Do nothing, in place of the `shutdown` of a stopped engine."""
+    """Do nothing, instead of the `shutdown` of a stopped engine."""
 
 
 def find_last_error(scratch: Path, error: Exception) -> str:
-    """Return the last error in the log of vLLM's processes in `scratch`, else the exception's message."""
+    """Return the last error in vLLM's log in `scratch`, or the exception's message if the log has none."""
     log = scratch / LOG
     lines = log.read_text(errors="replace").splitlines() if log.exists() else []
     errors = [line.rpartition("] ")[2].strip() for line in lines if re.search(r"(Error|Exception)(: |$)", line)]
@@ -186,7 +186,7 @@ def find_last_error(scratch: Path, error: Exception) -> str:
 
 
 def find_memory_folder() -> str | None:
-    """Return /dev/shm if it is writable and has over 4 GiB free, as room for a model; else None."""
+    """Return /dev/shm if it is writable and has over 4 GiB free, enough for a model; else None."""
     shared = Path("/dev/shm")
     with suppress(OSError):
         if os.access(shared, os.W_OK) and shutil.disk_usage(shared).free > 4 << 30:

@@ -1,6 +1,6 @@
-"""Weight transfer of vLLM's workers: a function named in the update yields the tensors.
+"""Weight transfer to vLLM's workers. A function named in the update yields the tensors.
 
-Only vLLM's workers load this module, to mix `TransferExtension` in before they load the model, so it imports `vllm`.
+Only vLLM's workers import this module, for `TransferExtension`, before they load the model. So it may import `vllm`.
 Source: vLLM 0.32, `vllm.distributed.weight_transfer.base`.
 """
 
@@ -24,41 +24,41 @@ from agents.engines.vllm_worker import ReloadExtension, tie_head
 
 @dataclass
 class NoSettings(WeightTransferInitInfo):  # type: ignore[misc]
-    """No initialisation: each update brings its own connection."""
+    """Empty initialisation settings, because each update opens its own connection."""
 
 
 @dataclass
 class TensorSource(WeightTransferUpdateInfo):  # type: ignore[misc]
-    """Function in this process that yields the tensors of an update."""
+    """Name and arguments of the function that yields an update's tensors in the worker process."""
 
     function: str
-    """Name as of `pkgutil.resolve_name`; called with the worker's number among the server's and `arguments`."""
+    """Name for `pkgutil.resolve_name`. The function is called with the worker's rank in its server and `arguments`."""
     arguments: dict[str, Any] = field(default_factory=dict)
 
 
 class NamedTensors(WeightTransferEngine):  # type: ignore[misc]
-    """Weight transfer that loads named tensors, in the names of a checkpoint, as they arrive.
+    """Weight transfer that loads tensors, named as in a checkpoint, as they arrive.
 
-    vLLM keeps the tensors of a layer until it has all of them, so each must have memory of its own.
+    vLLM keeps a layer's tensors until it has all of them, so a tensor's memory must not be reused for the next one.
     """
 
     init_info_cls, update_info_cls = NoSettings, TensorSource
 
     def init_transfer_engine(self, init_info: NoSettings) -> None:
-        """Do nothing."""
+        """Do nothing, because each update opens its own connection."""
 
     def start_weight_update(self) -> None:
-        """Prepare the model's layers to be loaded again."""
+        """Prepare the model's layers for new weights."""
         initialize_layerwise_reload(self.model)
 
     def update_weights(self, update_info: dict[str, Any]) -> None:
-        """Load the tensors of an update, and return when they are on the device, which may be a CPU."""
+        """Load the tensors of an update and wait until they are on the device."""
         self.receive_weights(self.parse_update_info(update_info))
-        if self.device.type != "cpu":  # where vLLM's own method fails
+        if self.device.type != "cpu":  # vLLM's own method fails on the CPU
             torch.accelerator.synchronize()
 
     def receive_weights(self, update_info: TensorSource) -> None:
-        """Load the tensors of an update. After an error the layers can be loaded again, but are of two versions."""
+        """Load the tensors of an update. After an error the layers hold a mix of both versions, but can be reloaded."""
         tensors: Iterator[tuple[str, torch.Tensor]] = resolve_name(update_info.function)(
             self.parallel_config.rank, **update_info.arguments
         )
@@ -66,20 +66,20 @@ class NamedTensors(WeightTransferEngine):  # type: ignore[misc]
             for named in tensors:
                 self.model.load_weights([named])
         except BaseException:
-            self.finish_weight_update()  # else the next update would add to what these layers have
+            self.finish_weight_update()  # otherwise the next update would add to the partly loaded layers
             raise
 
     def finish_weight_update(self) -> None:
-        """Put the loaded layers into service."""
+        """Convert the loaded layers for inference and tie the head."""
         finalize_layerwise_reload(self.model, self.model_config)
         tie_head(self.model)
 
     def shutdown(self) -> None:
-        """Do nothing: an update's connection ends with it."""
+        """Do nothing, because each update closes its own connection."""
 
 
 class TransferExtension(ReloadExtension):
-    """Extension of vLLM's worker processes that adds this transfer. Importing this module registers it with vLLM."""
+    """`ReloadExtension` with this weight transfer, which importing the module registers with vLLM."""
 
 
 WeightTransferEngineFactory.register_engine(TRANSFER, NamedTensors)

@@ -1,27 +1,27 @@
-"""Extension of vLLM's worker processes: reload weights in place.
+"""Extension of vLLM's worker processes that reloads weights in place.
 
-vLLM mixes `ReloadExtension` into its workers. `vllm` is imported only inside them.
+`vllm` is imported only inside the workers.
 """
 
 from typing import Any
 
 
 class ReloadExtension:
-    """Extension of vLLM's worker processes, which vLLM mixes into its worker class."""
+    """Mix-in for vLLM's worker class that replaces a running model's weights."""
 
     model_runner: Any
 
     def arena_reload(self, folder: str) -> None:
-        """Replace the model's present weights, in place, by those of a folder."""
+        """Replace the model's weights in place by those of a folder."""
         self.model_runner.reload_weights(weights_path=folder)
         tie_head(self.model_runner.model)
 
 
 def tie_head(model: Any) -> None:
-    """Give a tied head the reloaded embedding, in the CPU build.
+    """Update a tied head after a reload in vLLM's CPU build.
 
-    There the head has a form of its own, which a reload forgets where head and embedding are one: replies would come
-    from the new body and the old head.
+    The CPU build keeps the head in a separate format, which a reload does not update if head and embedding are tied.
+    Without this call, the new body would run with the old head.
     """
     from vllm.platforms import current_platform
 

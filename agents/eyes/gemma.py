@@ -15,10 +15,10 @@ class Gemma3(Vision):
 
     @classmethod
     def measure(cls, config: Any) -> tuple[int, int]:
-        """Return the number of tokens per image and its width and height in pixels."""
+        """Return the number of tokens per image, and its width and height in pixels."""
         return config.mm_tokens_per_image, config.vision_config.image_size
 
-    def make_token(self, most_pixels: int | None = None) -> ImageToken:
-        """Return the placeholder for a chat frame, whose template writes <start_of_image> for an image."""
+    def make_token(self, max_pixels: int | None = None) -> ImageToken:
+        """Return the image placeholder for a chat frame; the template writes <start_of_image> for an image."""
         edges = ("\n\n<start_of_image>", "<end_of_image>\n\n")
-        return super().make_token(most_pixels)._replace(mark="<start_of_image>", edges=edges)
+        return super().make_token(max_pixels)._replace(mark="<start_of_image>", edges=edges)

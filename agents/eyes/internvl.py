@@ -16,14 +16,14 @@ class InternVL(Vision):
 
     @classmethod
     def measure(cls, config: Any) -> tuple[int, int]:
-        """Return the number of tokens per image and its width and height in pixels; 0 for images that are no squares.
+        """Return the number of tokens per image, and its width and height in pixels.
 
-        An odd number of patches per side cannot be joined.
+        Returns (0, 0) if images or patches are not square, or if the patches along a side cannot be joined to tokens.
         """
         (height, width), (patch, other) = config.vision_config.image_size, config.vision_config.patch_size
         side, factor = height // patch, round(1 / config.downsample_ratio)
         return (0, 0) if height != width or patch != other or side % factor else ((side // factor) ** 2, height)
 
-    def make_token(self, most_pixels: int | None = None) -> ImageToken:
-        """Return the placeholder for a chat frame; the processor writes <img> and </img> around it."""
-        return super().make_token(most_pixels)._replace(edges=("<img>", "</img>"))
+    def make_token(self, max_pixels: int | None = None) -> ImageToken:
+        """Return the image placeholder for a chat frame; the processor writes <img> and </img> around it."""
+        return super().make_token(max_pixels)._replace(edges=("<img>", "</img>"))

@@ -18,9 +18,9 @@ from games.pictures import MAX_SIDE, decode_picture
 
 @dataclass(frozen=True)
 class Vision:
-    """Image side of one vision-language model, whose images are all scaled to one square.
+    """Image layout of one vision-language model; by default all images are scaled to one square.
 
-    Families override what differs. All of it is a function of the config and the processor's settings.
+    Subclasses for families override what differs. A layout depends only on the config and the processor's settings.
     """
 
     image_token: int
@@ -31,20 +31,20 @@ class Vision:
     """Width and height in pixels to which images are scaled; 0 if it depends on the image."""
     preprocessing: Preprocessing
     depth: int = 0
-    """Number of layers of the language model that add features of their own to those of the first (DeepStack)."""
+    """Number of layers of the language model after the first to which image features are added (DeepStack)."""
 
     defaults: ClassVar[Preprocessing] = Preprocessing()
     has_grid_positions: ClassVar[bool] = False
     """Whether an image's tokens have positions by row and column (M-RoPE, Wang et al. 2024)."""
     is_bidirectional: ClassVar[bool] = False
-    """Whether tokens of one image attend to each other in both directions. Its contexts form no trees then."""
+    """Whether tokens of one image attend to each other in both directions. Contexts then cannot be joined to trees."""
 
     expands_alone: ClassVar[bool] = False
-    """Whether a processor writes only placeholders in place of an image's one, and nothing around them."""
+    """Whether the processor replaces an image's placeholder by more of them, without texts around them."""
 
     @property
     def side(self) -> int:
-        """Width and height in pixels of a token; 0 if tokens are no squares of the image."""
+        """Width and height of a token in pixels; 0 if tokens do not correspond to squares of the image."""
         return 0
 
     @classmethod
@@ -64,32 +64,35 @@ class Vision:
         """Return the number of tokens per image and its width and height in pixels, for `create`."""
         raise NotImplementedError
 
-    def fit(self, height: int, width: int, most_pixels: int | None = None) -> Fit:
-        """Return the tokens and the scaled size of an image of these pixels, with at most `most_pixels` after scaling.
+    def fit(self, height: int, width: int, max_pixels: int | None = None) -> Fit:
+        """Return the tokens and the scaled size of an image of these pixels, with at most `max_pixels` after scaling.
 
         Raises ValueError for an image or a maximum that the model does not support.
         """
-        if most_pixels is not None and most_pixels < self.size**2:
+        if max_pixels is not None and max_pixels < self.size**2:
             raise ValueError(f"the model scales every image to {self.size} x {self.size} pixels: remove images.pixels")
         return Fit(self.tokens, None)
 
     def grid(self, span: MediaSpan) -> tuple[int, int]:
-        """Return the rows and columns of a span's tokens. Raises ValueError if its length or size does not fit."""
+        """Return the numbers of rows and columns of a span's tokens.
+
+        Raises ValueError if the image's size or number of tokens does not fit the model.
+        """
         if span.length != self.tokens:
             raise ValueError(f"images have {span.length} tokens, and the model has {self.tokens} for each")
-        if span.size not in (None, (self.size, self.size)):  # a log may state any
+        if span.size not in (None, (self.size, self.size)):  # an edited log may state any size
             raise ValueError(f"images have {self.size} x {self.size} pixels in the model, not {span.size}")
         return 1, self.tokens
 
     def scale_image(self, data: bytes, size: tuple[int, int] | None = None) -> torch.Tensor:
-        """Decode an image and scale it to `size` (height, width), or to the model's own: float32 [3, height, width].
+        """Decode an image and scale it to `size` (height, width), by default the model's: float32 [3, height, width].
 
-        Raises ValueError for data that is no image; see `games.pictures.decode_picture`.
+        Raises ValueError if the data is not an image (see `games.pictures.decode_picture`).
         """
         return torch.from_numpy(self.preprocessing.normalise(decode_picture(data), *(size or (self.size, self.size))))
 
     def load_pixels(self, span: MediaSpan) -> torch.Tensor:
-        """Decode and scale a span's image. Raises ValueError, with its hash, if it cannot be read."""
+        """Decode and scale a span's image. Raises ValueError, naming its hash, if it cannot be read."""
         self.grid(span)
         try:
             return self.scale_image(span.data, span.size)
@@ -97,7 +100,7 @@ class Vision:
             raise ValueError(f"image {span.hash}: {error}") from None
 
     def features(self, model: Any, pixels: Sequence[torch.Tensor] | torch.Tensor) -> torch.Tensor:
-        """Return the features [N, width * (1 + depth)] of images' tokens by the tower and the connector."""
+        """Run tower and connector on images; return the features [N, width * (1 + depth)] of their tokens."""
         images = pixels if isinstance(pixels, torch.Tensor) else torch.stack([*pixels])
         features: torch.Tensor = model.base_model.get_image_features(images, return_dict=True).pooler_output
         return features.reshape(-1, features.shape[-1])
@@ -106,10 +109,13 @@ class Vision:
         """Return the parts of the vision tower, without the connector."""
         return [model.base_model.vision_tower]
 
-    def make_token(self, most_pixels: int | None = None) -> ImageToken:
-        """Return the placeholder for a chat frame, with at most `most_pixels` per image. Raises WeightsError."""
+    def make_token(self, max_pixels: int | None = None) -> ImageToken:
+        """Return the image placeholder for a chat frame; images are scaled to at most `max_pixels`.
+
+        Raises WeightsError if the model cannot have this maximum.
+        """
         try:
-            self.fit(28, 28, most_pixels)
+            self.fit(28, 28, max_pixels)
         except ValueError as error:
             raise WeightsError(str(error)) from None
         return ImageToken(self.image_token, self.tokens)

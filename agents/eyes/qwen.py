@@ -1,4 +1,4 @@
-"""Qwen2-VL, Qwen2.5-VL and Qwen3-VL: images keep their proportions and have positions by row and column.
+"""Layouts of Qwen2-VL, Qwen2.5-VL and Qwen3-VL: images keep their proportions and have positions by row and column.
 
 Sources: Wang et al. 2024 (Qwen2-VL, smart resizing and M-RoPE), Meng et al. 2024 (DeepStack, in Qwen3-VL).
 """
@@ -31,9 +31,9 @@ class Qwen2(Vision):
     patch: int = 14
     """Width and height of a patch in pixels."""
     merge: int = 2
-    """Patches per row and per column of a token."""
+    """Number of patches along each side of a token."""
     frames: int = 2
-    """Copies of an image in a patch, which holds a video's frames in time."""
+    """Number of frames in a patch. The tower is made for videos; an image is repeated as all frames."""
 
     defaults: ClassVar[Preprocessing] = Preprocessing(
         mean=(0.48145466, 0.4578275, 0.40821073), std=(0.26862954, 0.26130258, 0.27577711), resample=3
@@ -45,7 +45,7 @@ class Qwen2(Vision):
     def create(cls, config: Any, folder: Path | None) -> Self:
         """Return the layout of a model's config, with the settings of the image processor in `folder`, if any."""
         vision = config.vision_config
-        made = cls(
+        layout = cls(
             image_token=config.image_token_id,
             tokens=0,
             size=0,
@@ -55,48 +55,55 @@ class Qwen2(Vision):
             merge=vision.spatial_merge_size,
             frames=vision.temporal_patch_size,
         )
-        if min(made.patch, made.merge, made.frames) < 1:
-            raise WeightsError(f"a {config.model_type} with patches of {made.patch} pixels cannot be used")
-        if made.preprocessing.min_pixels > made.limit_pixels(None):
+        if min(layout.patch, layout.merge, layout.frames) < 1:
+            raise WeightsError(f"a {config.model_type} with patches of {layout.patch} pixels cannot be used")
+        if layout.preprocessing.min_pixels > layout.limit_pixels(None):
             raise WeightsError(f"{folder}: min_pixels is more than max_pixels")
-        return made
+        return layout
 
     @property
     def side(self) -> int:
-        """Width and height in pixels of a token."""
+        """Width and height of a token in pixels."""
         return self.patch * self.merge
 
-    def limit_pixels(self, most_pixels: int | None) -> int:
-        """Return the maximum pixels of an image, so that it has at most `MAX_IMAGE_TOKENS` tokens."""
-        return min(
-            self.preprocessing.max_pixels, MAX_IMAGE_TOKENS * self.side**2, MAX_SIDE**2, most_pixels or MAX_SIDE**2
+    def limit_pixels(self, max_pixels: int | None) -> int:
+        """Return the maximum number of pixels of a scaled image, with at most `MAX_IMAGE_TOKENS` tokens."""
+        limits = (
+            self.preprocessing.max_pixels,
+            MAX_IMAGE_TOKENS * self.side**2,
+            MAX_SIDE**2,
+            max_pixels or MAX_SIDE**2,
         )
+        return min(limits)
 
-    def fit(self, height: int, width: int, most_pixels: int | None = None) -> Fit:
-        """Return the tokens and the scaled size of an image of these pixels, with at most `most_pixels` after scaling.
+    def fit(self, height: int, width: int, max_pixels: int | None = None) -> Fit:
+        """Return the number of tokens and the scaled size of an image, with at most `max_pixels` after scaling.
 
-        Sides become multiples of a token's, as in transformers' `smart_resize`. Raises ValueError if one side is more
-        than `MAX_RATIO` times the other, or if the maximum is less than one token.
+        The sides become multiples of a token's side, as in transformers' `smart_resize`. Raises ValueError if one side
+        is more than `MAX_RATIO` times the other, or if the maximum is less than one token.
         """
-        side, most = self.side, self.limit_pixels(most_pixels)
-        least = min(self.preprocessing.min_pixels, most)
-        if most < side**2:
-            raise ValueError(f"images.pixels: a token has {side**2} pixels, so an image cannot have {most}")
+        side, maximum = self.side, self.limit_pixels(max_pixels)
+        minimum = min(self.preprocessing.min_pixels, maximum)
+        if maximum < side**2:
+            raise ValueError(f"images.pixels: a token has {side**2} pixels, so an image cannot have {maximum}")
         if max(height, width) > MAX_RATIO * min(height, width):
             raise ValueError(f"an image of {width} x {height} pixels is more than {MAX_RATIO} times as long as wide")
         rows, columns = round(height / side), round(width / side)
-        if rows * columns * side**2 > most:
-            ratio = math.sqrt(height * width / most)
+        if rows * columns * side**2 > maximum:
+            ratio = math.sqrt(height * width / maximum)
             rows, columns = (max(1, math.floor(length / ratio / side)) for length in (height, width))
-        elif rows * columns * side**2 < least:
-            ratio = math.sqrt(least / (height * width))
+        elif rows * columns * side**2 < minimum:
+            ratio = math.sqrt(minimum / (height * width))
             rows, columns = (math.ceil(length * ratio / side) for length in (height, width))
-        while rows * columns * side**2 > most:  # where one was rounded up
+        while rows * columns * side**2 > maximum:  # if a side was rounded up
             rows, columns = (rows - 1, columns) if rows > columns else (rows, columns - 1)
         return Fit(rows * columns, (rows * side, columns * side))
 
     def grid(self, span: MediaSpan) -> tuple[int, int]:
-        """Return the rows and columns of a span's tokens. Raises ValueError if its size does not fit the model."""
+        """Return the numbers of rows and columns of a span's tokens.
+
+        Raises ValueError if the image's size or number of tokens does not fit the model.
+        """
         height, width = span.size or (0, 0)
         rows, columns = height // self.side, width // self.side
         if not span.length == rows * columns > 0 or (rows * self.side, columns * self.side) != span.size:
@@ -105,14 +112,14 @@ class Qwen2(Vision):
         return rows, columns
 
     def scale_image(self, data: bytes, size: tuple[int, int] | None = None) -> torch.Tensor:
-        """Decode an image and scale it to `size` (height, width), or as `fit` does: float32 [3, height, width]."""
+        """Decode an image and scale it to `size` (height, width), by default that of `fit`: float32 [3, H, W]."""
         if size is None:
             image = decode_picture(data)
             size = self.fit(image.height, image.width).size
         return super().scale_image(data, size)
 
     def cut_patches(self, pixels: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return images' patches [P, 3 * frames * patch * patch] and grids [M, 3], as the tower takes them."""
+        """Return the images' patches [P, 3 * frames * patch * patch] and grids [M, 3], the inputs of the tower."""
         flat, grids = list[torch.Tensor](), list[tuple[int, int, int]]()
         for image in pixels:
             rows, columns = (length // self.patch for length in image.shape[1:])
@@ -129,34 +136,34 @@ class Qwen2(Vision):
         return features
 
     def tower(self, model: Any) -> list[torch.nn.Module | torch.nn.Parameter]:
-        """Return the vision tower; its mergers are the connector."""
+        """Return the parts of the vision tower without its mergers, which are the connector."""
         visual = model.base_model.visual
         return [part for name, part in visual.named_children() if "merger" not in name]
 
-    def make_token(self, most_pixels: int | None = None) -> ImageToken:
-        """Return the placeholder for a chat frame, with at most `most_pixels` per image."""
-        return super().make_token(most_pixels)._replace(fit=_ImageFit(self, most_pixels))
+    def make_token(self, max_pixels: int | None = None) -> ImageToken:
+        """Return the image placeholder for a chat frame; images are scaled to at most `max_pixels`."""
+        return super().make_token(max_pixels)._replace(fit=_ImageFit(self, max_pixels))
 
 
 @dataclass(frozen=True)
 class _ImageFit:
-    """Function from an image's height and width to its `Fit`, with at most `most_pixels`."""
+    """Function from an image's height and width to its `Fit`, with at most `max_pixels`."""
 
     vision: Qwen2
-    most_pixels: int | None
+    max_pixels: int | None
 
     def __call__(self, height: int, width: int) -> Fit:
-        return self.vision.fit(height, width, self.most_pixels)
+        return self.vision.fit(height, width, self.max_pixels)
 
 
 @dataclass(frozen=True)
 class Qwen3(Qwen2):
-    """Layout of Qwen3-VL, whose first layers add features of the tower's inner layers to the images' tokens."""
+    """Layout of Qwen3-VL, whose first layers add features of inner layers of the tower to image tokens (DeepStack)."""
 
     defaults: ClassVar[Preprocessing] = Preprocessing(min_pixels=65536, max_pixels=16777216, resample=3)
 
     def features(self, model: Any, pixels: Sequence[torch.Tensor] | torch.Tensor) -> torch.Tensor:
         """Return the features [N, width * (1 + depth)] of images [3, height, width]."""
         patches, grids = self.cut_patches([*pixels])
-        found = model.base_model.visual(patches, grid_thw=grids, return_dict=True)
-        return torch.cat([found.pooler_output, *found.deepstack_features], -1)
+        output = model.base_model.visual(patches, grid_thw=grids, return_dict=True)
+        return torch.cat([output.pooler_output, *output.deepstack_features], -1)

@@ -1,8 +1,8 @@
 """Conversations of an agent program with a policy, as token streams of one seat in one match.
 
-A request that extends an earlier conversation continues its stream. A request that differs from it (a rewritten
-history, a second agent) opens a new stream, which repeats the ids of the common prefix as context. So every sampled
-token is recorded once, in its true context, whatever the program does with the texts.
+A request that extends an earlier conversation continues its stream. A request that diverges from all of them (a
+rewritten history, a second agent) opens a new stream, which repeats the ids of the longest common prefix as context. So
+every sampled token is recorded once, in its true context, whatever the program does with the texts.
 """
 
 from __future__ import annotations
@@ -24,10 +24,7 @@ from agents.tool_values import Definition
 
 
 class Mark(NamedTuple):
-    """End of a reply of the policy within a conversation.
-
-    `messages` and `ids` are the numbers of messages and ids up to there, `finish` the reply's finish reason.
-    """
+    """Position after a policy's reply: the number of messages and of ids so far, and the reply's finish reason."""
 
     messages: int
     ids: int
@@ -46,6 +43,7 @@ class Conversation:
     stream: Stream = field(default_factory=Stream)
     marks: list[Mark] = field(default_factory=list)
     first_turn: int = -1
+    """Turn of the first reply."""
     is_busy: bool = False
     """Whether a reply is being sampled."""
 
@@ -120,7 +118,7 @@ class Conversations:
                 media = find_image_spans(self.frame, new, request.messages, request.pictures.__getitem__)
         except ChatError as error:
             raise RequestError(str(error), param="messages") from None
-        why = self._describe_difference(request.messages, tools)
+        why = self._explain_divergence(request.messages, tools)
         self._opened += 1
         return Continuation(Conversation(f"{self.key}/{self._opened}", tools), request, tuple(new), tuple(media)), why
 
@@ -136,7 +134,7 @@ class Conversations:
                     best = conversation, marks[-1]
         return best
 
-    def _describe_difference(self, messages: Sequence[ChatMessage], tools: str) -> str:
+    def _explain_divergence(self, messages: Sequence[ChatMessage], tools: str) -> str:
         """Describe how the messages differ from the most similar conversation; "" if there is none."""
         if not self.all:
             return ""
@@ -157,7 +155,7 @@ class Conversations:
     def _encode(
         self, messages: Sequence[ChatMessage], tools: Sequence[Definition] = (), after: ChatMessage | None = None
     ) -> list[int]:
-        """Return the ids of messages up to the start of the reply to sample; see `write_chat`."""
+        """Return the ids of messages, up to and including the head of the next reply; see `write_chat`."""
         return [token for ids, _ in write_chat(self.frame, messages, tools, after) for token in ids]
 
 

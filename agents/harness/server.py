@@ -1,4 +1,4 @@
-"""Server for a run's agent programs: OpenAI's API on this machine, with a secret key for each match."""
+"""OpenAI-compatible server on this machine for a run's agent programs, with a secret key for each match."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from agents.tool_values import NAME
 from games.untrusted_json import DECODER
 
 BODY_BYTES, BODY_WITH_IMAGES = 4 << 20, 32 << 20
-"""Maximum size of a request, and of one to a policy with vision."""
+"""Maximum bytes of a request, and of a request to a policy with vision."""
 CONNECTIONS = 4096
 FILES = 1 << 16
-"""Limit of open files to set for the process, if its hard limit allows. A match needs about six."""
+"""Number of files that the process may open, if its hard limit permits. A match needs about six."""
 MAX_NOTES = 20
-"""Maximum notes on agent programs that a run shows."""
+"""Maximum number of lines about agent programs that are shown to the user."""
 MAX_REWARDS = 16
 CLOSE_SECONDS = 5.0
-"""Maximum wait for killed programs at the end, in seconds."""
+"""Timeout of waiting for killed programs when the server closes."""
 HOST = "127.0.0.1"
 
 Handler = Callable[[Session, HttpRequest], Awaitable[Response]]
@@ -54,7 +54,7 @@ class HarnessServer:
         self._serving: asyncio.Task[None] | None = None
 
     def open(self) -> None:
-        """Start listening at a free port of this machine, unless it already does. Call it in the event loop."""
+        """Listen on a free port of this machine. Does nothing if the server is open. Call it within the event loop."""
         if self._serving:
             return
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -68,7 +68,7 @@ class HarnessServer:
         self._serving = asyncio.create_task(self._server.serve(sockets=[listening]))
 
     async def close(self) -> None:
-        """Wait until all killed programs have ended, for 5 seconds at most, and stop listening."""
+        """Wait for killed programs to end, at most `CLOSE_SECONDS`, and stop listening."""
         if self._ending:
             await asyncio.wait(self._ending, timeout=CLOSE_SECONDS)
         if self._serving:
@@ -90,7 +90,7 @@ class HarnessServer:
             ending.add_done_callback(self._ending.discard)
 
     def note(self, line: str) -> None:
-        """Show a line to the user, unless it was shown before or `MAX_NOTES` lines were."""
+        """Show a line to the user once. Shows at most `MAX_NOTES` lines."""
         if line not in self._shown_notes and len(self._shown_notes) < MAX_NOTES:
             self._shown_notes.add(line)
             self._show(line)
@@ -127,7 +127,7 @@ class HarnessServer:
         kind, _, key = request.headers.get("authorization", "").partition(" ")
         session = self._sessions.get(key.strip()) if kind.lower() == "bearer" else None
         if session is None:
-            raise RequestError("the API key is missing, or is that of no match in play", 401, "invalid_api_key")
+            raise RequestError("the API key is missing or belongs to no current match", 401, "invalid_api_key")
         return session
 
     async def _chat(self, session: Session, request: HttpRequest) -> Response:

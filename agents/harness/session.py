@@ -182,7 +182,7 @@ class Session:
 
     async def _answer(self, agent_request: AgentRequest) -> Answer:
         characters = sum(len(message.text) for message in agent_request.messages)
-        if characters > self.positions * self.frame.longest_token:
+        if characters > self.positions * self.frame.longest_token_length:
             raise self._make_length_error(agent_request, f"{characters:,} characters")
         await self._render_tools(agent_request)
         await self._slots.acquire()

@@ -11,18 +11,18 @@ from games.contracts import View
 
 Cell = tuple[int, int]
 STEPS = {"NORTH": (0, -1), "EAST": (1, 0), "SOUTH": (0, 1), "WEST": (-1, 0)}
-WAYS = tuple(STEPS)  # clockwise
+DIRECTIONS = tuple(STEPS)  # clockwise
 
 
-def step(cell: Cell, way: str) -> Cell:
-    """Return the adjacent cell (x, y) in a direction, `way`: NORTH, EAST, SOUTH or WEST."""
-    return cell[0] + STEPS[way][0], cell[1] + STEPS[way][1]
+def step(cell: Cell, direction: str) -> Cell:
+    """Return the adjacent cell (x, y) in a direction: NORTH, EAST, SOUTH or WEST."""
+    return cell[0] + STEPS[direction][0], cell[1] + STEPS[direction][1]
 
 
 def find_first_steps(doors: Mapping[Cell, list[str]], start: Cell) -> dict[Cell, str]:
-    """Return, for every reachable cell, the direction of the first step of a shortest path to it; "" for the start.
+    """Return the first step of a shortest path to every reachable cell, as a direction; "" for the start itself.
 
-    `doors` maps cells to the directions in which they can be left.
+    `doors` maps each cell to the directions in which it can be left.
     """
     first_steps, queue = {start: ""}, [start]
     for cell in queue:
@@ -35,7 +35,7 @@ def find_first_steps(doors: Mapping[Cell, list[str]], start: Cell) -> dict[Cell,
 
 
 class Halver:
-    """Player of twenty questions: asks what halves the remaining things best, and guesses when two are left.
+    """Player of twenty questions: asks the question that splits the remaining things most evenly; guesses the last two.
 
     Needs the list of all things with their facts (game option open_book). Without it, plays a random untried act.
     """
@@ -68,7 +68,7 @@ class Halver:
 def mark_guess(guess: str, word: str) -> str:
     """Return Wordle's marks for a guess, one per letter: G (right place), Y (elsewhere in the word) or -.
 
-    Each letter of the word accounts for one mark, first G, then Y from the left.
+    Each letter of the word allows only one G or Y. G has priority, then Y from left to right.
     """
     spare = Counter(hidden for letter, hidden in zip(guess, word, strict=True) if letter != hidden)
     marks = ""
@@ -79,13 +79,13 @@ def mark_guess(guess: str, word: str) -> str:
 
 
 class ConsistentGuesser:
-    """Wordle player: guesses a random listed word that fits all marks so far."""
+    """Wordle player: guesses a random listed word that is consistent with all marks so far."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
 
     def act(self, view: View) -> str:
-        """Return a GUESS act with a word; an empty act if none are listed."""
+        """Return a GUESS act with a word; "" if no acts are listed."""
         guesses = [line.split() for line in view.public["guesses"]]
         legal = view.legal or ("",)
         fitting = [act for act in legal if all(mark_guess(guess, act.split()[-1]) == marks for guess, marks in guesses)]
@@ -93,9 +93,9 @@ class ConsistentGuesser:
 
 
 class Careless:
-    """Player that plays another player's acts, but with probability 1/3 a random legal act.
+    """Player that takes a random legal act with probability 1/3, and the act of another player otherwise.
 
-    Its matches are logs of mixed quality for offline learning.
+    Its matches are data of mixed quality for offline learning.
     """
 
     def __init__(self, seed: int, player: ScriptedPolicy) -> None:
@@ -108,7 +108,7 @@ class Careless:
 
 
 class MapReader:
-    """Maze player with the full view: takes the first step of the shortest path; ignores the seed."""
+    """Maze player with the full view: follows a shortest path. Ignores the seed."""
 
     def __init__(self, seed: int = 0) -> None:
         pass
@@ -117,21 +117,21 @@ class MapReader:
         """Return the direction of the next step."""
         grid = {(x, y): mark for y, row in enumerate(view.public["map"].split("\n")) for x, mark in enumerate(row)}
         cells = {mark: cell for cell, mark in grid.items()}
-        doors = {cell: [way for way in WAYS if grid.get(step(cell, way), "#") != "#"] for cell in grid}
+        doors = {cell: [way for way in DIRECTIONS if grid.get(step(cell, way), "#") != "#"] for cell in grid}
         return find_first_steps(doors, cells["W"])[cells["G"]]
 
 
 class WallFollower:
-    """Maze player that follows the wall at its right, with any view; ignores the seed."""
+    """Maze player for any view: keeps its right hand on the wall. Ignores the seed."""
 
     def __init__(self, seed: int = 0) -> None:
         self.facing = 0
 
     def act(self, view: View) -> str:
-        """Return the direction to the right if possible, else ahead, else left, else back; turns to face it."""
+        """Return the direction to the right if it is open, else ahead, else left, else back, and turn to it."""
         turns = [(self.facing + turn) % 4 for turn in (1, 0, 3, 2)]
-        self.facing = next(turn for turn in turns if WAYS[turn] in view.public["exits"])
-        return WAYS[self.facing]
+        self.facing = next(turn for turn in turns if DIRECTIONS[turn] in view.public["exits"])
+        return DIRECTIONS[self.facing]
 
 
 class Fetcher:
@@ -141,10 +141,10 @@ class Fetcher:
         self.here: Cell = (0, 0)
         self.doors: dict[Cell, list[str]] = {}
         self.rooms: dict[str, Cell] = {}
-        self.back: list[str] = []  # directions of the way back to where exploring began, last one first
+        self.back: list[str] = []  # directions of the way back to the first room
 
     def act(self, view: View) -> str:
-        """Return a TAKE, DROP or GO act, and update the map."""
+        """Update the map and return a TAKE, DROP or GO act."""
         facts = view.public
         item, _, goal = facts["task"].partition(" to ")
         self.doors[self.here], self.rooms[facts["room"]] = facts["exits"], self.here
@@ -163,7 +163,7 @@ class Fetcher:
     def _explore(self) -> str:
         for way in self.doors[self.here]:
             if step(self.here, way) not in self.doors:
-                self.back.append(WAYS[(WAYS.index(way) + 2) % 4])
+                self.back.append(DIRECTIONS[(DIRECTIONS.index(way) + 2) % 4])
                 return way
         return self.back.pop()
 

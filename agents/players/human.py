@@ -1,4 +1,4 @@
-"""A person at the terminal as a player. Texts of others are printed as plain text, never as markup or escapes."""
+"""Player for a person at the terminal. Texts of others are printed as plain text, never as markup or escapes."""
 
 from __future__ import annotations
 
@@ -15,15 +15,19 @@ from rich.text import Text
 
 from agents.facts import format_literal
 from agents.names import nearest
-from agents.reply import to_one_line, visible
+from agents.reply import remove_invisible, to_one_line
 from agents.stream import Stream
 from games.abilities import Pictures, PlainWords
 from games.contracts import REFEREE, Act, Game, Message, View
 
-MAX_SHOWN = 40  # maximum acts listed at each turn
-MAX_LISTED = 1000  # maximum acts listed by ?
+MAX_SHOWN = 40
+"""Maximum number of acts that are listed each turn."""
+MAX_LISTED = 1000
+"""Maximum number of acts that `?` lists."""
 TALK_LENGTH = 400
-MAX_IMAGE_BYTES = 2_900_000  # bytes, so that an image fits into a line of the web page's child process
+"""Maximum number of characters of talk."""
+MAX_IMAGE_BYTES = 2_900_000
+"""Maximum bytes of an image, which must fit into a line of the page's child process."""
 SUFFIXES = {"image/png": "png", "image/jpeg": "jpg", "image/webp": "webp"}
 HELP = "Type an act or its number. Talk may follow after |, as in `1 | good luck`. ? lists all acts; Ctrl-D leaves."
 PLAIN_HELP = "? says it all again and lists all acts; Ctrl-D leaves."
@@ -36,14 +40,13 @@ class HumanLeft(Exception):
 
 
 class Human:
-    """Player at the terminal: shows a seat's view and asks until the answer is a legal act.
+    """Player at the terminal, who is shown a seat's view and asked until the answer is a legal act.
 
-    If the game can describe itself in plain words (`teller`), these replace the facts, and acts are not listed or
-    numbered.
+    If the game describes itself in words (`teller`), the words replace the facts and the numbered list of acts.
     """
 
     def __init__(self, console: Console, teller: PlainWords | None = None, game: Game | None = None) -> None:
-        """Create the player. If the match's `game` is given, the player also takes unlisted acts that it accepts."""
+        """Create the player. With the match's `game`, other wordings of acts are accepted if the game accepts them."""
         self.console, self.teller, self.game = console, teller, game
         self.streams: list[Stream] = []
         self.stream_keys: list[str] = []
@@ -53,7 +56,7 @@ class Human:
         """Folder of the images that were shown."""
 
     def pictures(self, messages: Sequence[Message]) -> dict[str, bytes]:
-        """Return the bytes of the messages' images by hash, without images that are too large or not in the game."""
+        """Return the bytes of the messages' images by hash. Leaves out large images and those that the game lacks."""
         pictures = {}
         for name in dict.fromkeys(image.hash for message in messages for image in message.images):
             with suppress(KeyError):
@@ -82,7 +85,7 @@ class Human:
         return Act(written, written, talk, "", "stop")
 
     def _write_pictures(self, messages: Sequence[Message]) -> None:
-        """Write the messages' images to files of a temporary folder, and print their paths."""
+        """Write the messages' images to files in a temporary folder, and print their paths."""
         media = {image.hash: image for message in messages for image in message.images}
         for name, data in self.pictures(messages).items():
             self._folder = self._folder or Path(tempfile.mkdtemp(prefix="arena-images-"))
@@ -126,17 +129,17 @@ class Human:
         numbers = {} if self.teller else _number_acts(view.legal)
         have_numbers = all(act.endswith(f" {number}") for number, act in numbers.items())
         prefixes = {} if have_numbers else {act: f"{number}. " for number, act in numbers.items()}
-        labels = [prefixes.get(act, "") + visible(act) for act in view.legal[:max_acts]]
+        labels = [prefixes.get(act, "") + remove_invisible(act) for act in view.legal[:max_acts]]
         self.console.print(Columns([Text(name) for name in labels], padding=(0, 3)))
         if len(view.legal) > max_acts:
             self._print(f"… and {len(view.legal) - max_acts} more (? lists them)", "dim")
 
     def _print(self, text: str, style: str = "") -> None:
-        self.console.print(Text(visible(text, keep="\n"), style=style), soft_wrap=not self.console.is_terminal)
+        self.console.print(Text(remove_invisible(text, keep="\n"), style=style), soft_wrap=not self.console.is_terminal)
 
 
 def read_act(written: str, legal: tuple[str, ...] | None, numbered: bool = True) -> str | None:
-    """Return the legal act with this text or number, or None. If `legal` is None, any text but "" is an act."""
+    """Return the legal act with this text or number, else None. If `legal` is None, any text except "" is an act."""
     if legal is None:
         return written or None
     by_name = {_fold(act): act for act in legal}
@@ -152,42 +155,48 @@ def accepts_act(game: Game, act: str) -> bool:
         seat = trial.agent_selection
         trial.step(act)
         return bool(trial.infos[seat].get("valid"))
-    except Exception:  # noqa: BLE001 a user's game may fail in any way; the person is asked again
+    except Exception:  # noqa: BLE001 a user's game may raise anything; the person is asked again
         return False
 
 
 def show_messages(console: Console, messages: tuple[Message, ...], teller: PlainWords | None = None) -> None:
-    """Print new messages with their senders. With a `teller`, acts of other seats are put into plain words."""
+    """Print messages with their senders. With `teller`, describes the acts of other seats in words."""
     for message in messages:
         words = in_words(message, teller) if teller else None
-        line = words or Text.assemble((f"{visible(message.sender)}: ", "cyan"), visible(message.text))
+        line = words or Text.assemble((f"{remove_invisible(message.sender)}: ", "cyan"), remove_invisible(message.text))
         console.print(line, soft_wrap=not (words and console.is_terminal))
 
 
 def in_words(message: Message, teller: PlainWords) -> Text | None:
-    """Describe another seat's talk and act, as `They: "Deal?" They want 2 hats.`; None for the referee."""
+    """Describe another seat's talk and act, such as `They: "Deal?" They want 2 hats.`
+
+    Returns None for the referee's messages, and for acts that the game does not describe.
+    """
     act, _, talk = message.text.partition("|")
     description = teller.act_in_words(act) if message.sender != REFEREE else ""
     if not description:
         return None
     remark = to_one_line(talk, TALK_LENGTH).translate(QUOTES)
     if not remark:
-        return Text(visible(description))
-    return Text.assemble(("They: ", "cyan"), (f'"{remark}"', "italic"), f" {visible(description)}")
+        return Text(remove_invisible(description))
+    return Text.assemble(("They: ", "cyan"), (f'"{remark}"', "italic"), f" {remove_invisible(description)}")
 
 
 def show_facts(console: Console, scope: str, facts: Mapping[str, Any]) -> None:
-    """Print facts by their names in role templates, such as `public.board`. Multi-line texts start below the name."""
+    """Print facts under the names that they have in role templates. Multi-line texts start below the name."""
     for name, value in facts.items():
         if isinstance(value, str) and "\n" in value:
             head, text = f"{scope}.{name}:\n", value
         else:
             head, text = f"{scope}.{name} = ", format_literal(value)
-        console.print(Text.assemble((head, "dim"), visible(text, keep="\n")), soft_wrap=True)
+        console.print(Text.assemble((head, "dim"), remove_invisible(text, keep="\n")), soft_wrap=True)
 
 
 def _number_acts(legal: tuple[str, ...]) -> dict[str, str]:
-    """Return legal acts by the number to type: the act's own, as in PLAY 3, or its position; {} if acts are numbers."""
+    """Return the legal acts by the number to type: an act's own number, as in PLAY 3, or else its position.
+
+    Returns {} if some acts are numbers themselves.
+    """
     if any(act.isdigit() for act in legal):
         return {}
     words = [act.rpartition(" ") for act in legal]

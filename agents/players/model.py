@@ -24,7 +24,7 @@ from games.contracts import Act, TurnSource, View
 
 @dataclass(frozen=True)
 class Exchange:
-    """Token ids of an observation (`prompt`) and its reply (`reply`), as the seat's later turns see them."""
+    """Token ids of an observation (`prompt`) and of the reply to it (`reply`), as they appear in later contexts."""
 
     prompt: tuple[int, ...]
     reply: tuple[int, ...]
@@ -32,21 +32,21 @@ class Exchange:
     stripped: bool = False
     """Whether the reply differs from the sampled one: its private part was removed, or the act was replaced."""
     opened: bool = False
-    """Whether `prompt` continues a user turn that the tools' definitions opened."""
+    """Whether `prompt` continues a user turn that tool definitions have opened."""
     media: tuple[MediaSpan, ...] = ()
     """Images in `prompt`."""
     results: tuple[ToolResult, ...] = ()
-    """Native results of tools in `prompt`."""
+    """Native tool results in `prompt`."""
     content: Content = ""
-    """Texts and images in `prompt` after the results."""
+    """Texts and images that follow the results in `prompt`."""
 
 
 class ChatPlayer:
     """Player of one seat in one match through a chat template: renders observations, requests replies, parses acts.
 
-    `streams` records the tokens. With memory `all` there is one append-only stream. A new stream starts with memory
-    `window` when exchanges leave the window, with `summary` after each summary, with history `strip` after a reply with
-    a private part, and with `images` when old ones become placeholders. So every sampled token has its true context.
+    `streams` records the tokens in append-only streams, so that every sampled token has its true context. Memory `all`
+    needs one. Memory `window` starts a new stream whenever exchanges leave the window, memory `summary` after each
+    summary, history `strip` after a reply with a private part, and `images` when old images become placeholders.
     """
 
     def __init__(
@@ -62,15 +62,15 @@ class ChatPlayer:
         positions: int = NO_LIMIT,
         picture: ImageReader | None = None,
     ) -> None:
-        """Create the player of `policy`, whose replies `write` returns. `key` names its streams.
+        """Create the player of `policy`, whose replies `write` returns. `key` is the prefix of its streams' names.
 
-        The seed of a reply is `seed` and the turn. `positions` is the maximum number of tokens of a context with its
-        reply. `picture` returns the images' bytes; without it, or without vision, the model reads text placeholders.
+        Each reply's seed is `seed` followed by the turn. `positions` is the maximum number of tokens of a context with
+        its reply. `picture` returns an image's bytes; without it, or without vision, texts stand in for images.
         """
         self.picture = picture if frame.image else None
         self.source = source
         self.context = min(role.memory.context or positions, positions)
-        """Maximum tokens of a stream with the next reply, and with the next summary if one may follow."""
+        """Maximum number of tokens of a stream with the next reply, and with a summary if one may follow."""
         self.role, self.frame, self.policy, self.key, self.seed, self.write = role, frame, policy, key, seed, write
         self.calls = PendingCalls() if role.reply.format == "native" and frame.tools else None
         """Calls that await results in tool turns; None if the role or the chat template has no native tools."""
@@ -79,7 +79,7 @@ class ChatPlayer:
         """Names of the streams, under which an engine may keep attention caches."""
         self._history: list[Exchange] = []
         self._first = 0
-        """Index of the present stream's first exchange."""
+        """Index of the current stream's first exchange."""
         self._summaries = 0
         self._summed_up = False
         """Whether the last exchange is a summary, so that a new stream starts with it."""
@@ -122,9 +122,10 @@ class ChatPlayer:
         )
 
     def _build_content(self, view: View, first: bool) -> tuple[tuple[ToolResult, ...], Content]:
-        """Return the view's native tool results, and the content of its user turn: the role's text and images.
+        """Return the tool results in the view for tool turns, and the content of the user turn: text and images.
 
-        Images of native results are at the beginning of the content, because a tool turn cannot contain them.
+        `first` is True if the turn opens a stream and must repeat the match's facts. Images of the results are moved to
+        the beginning of the content, because tool turns cannot hold images.
         """
         if self.calls is None:
             results: list[ToolResult] = []
@@ -140,16 +141,16 @@ class ChatPlayer:
     def _encode(
         self, results: Sequence[ToolResult], content: Content, opened: bool = False
     ) -> tuple[tuple[int, ...], tuple[MediaSpan, ...]]:
-        """Return the ids of tool turns and a user turn, up to the start of the reply, and the images among them."""
+        """Return the ids of the tool turns, the user turn and the reply's head, and the image spans among them."""
         ids = self.frame.answer(results, content) if results else self.frame.ask(content, opened)
         images = find_images(content)
         media = find_spans(ids, self.frame.image, images, self.picture) if self.picture and self.frame.image else ()
         return tuple(ids), tuple(media)
 
     def _without_old_images(self, view: View) -> list[Exchange]:
-        """Return the exchanges without old images that exceed the limits together with the view's images.
+        """Return the history without the old images that the view's images displace from the context.
 
-        Returns the same list if all old images are kept.
+        Returns the same list if none is displaced.
         """
         if not (self.role.images and self.picture and self.streams):
             return self._history
@@ -164,7 +165,7 @@ class ChatPlayer:
         ]
 
     def _limit_images(self, contents: Sequence[Content]) -> list[Content]:
-        """Return contents without images beyond the role's limits. Raises RoleError if even the newest does not fit."""
+        """Drop the oldest images beyond the role's limits. Raises RoleError if not even the newest image fits."""
         limits, token = self.role.images, self.frame.image
         shown = [image for content in contents for image in find_images(content)]
         if limits is None or token is None or not shown:
@@ -178,7 +179,7 @@ class ChatPlayer:
         return keep_newest(contents, count)
 
     def _replace_content(self, exchange: Exchange, content: Content) -> Exchange:
-        """Return the exchange with another content, encoded anew."""
+        """Return the exchange with its content replaced and encoded again."""
         prompt, media = self._encode(exchange.results, content, exchange.opened)
         return replace(exchange, prompt=prompt, media=media, content=content)
 
@@ -186,7 +187,7 @@ class ChatPlayer:
         return self.role.render_parts(view, first) if self.picture else self.role.render_turn(view, first)
 
     def _opens_turn(self, view: View, exchanges: Sequence[Exchange]) -> bool:
-        """Return True if a stream with these exchanges begins with a user turn that starts with tool definitions."""
+        """Return True if a stream with these exchanges begins with a user turn that tool definitions open."""
         if self.calls is None or self.role.examples:
             return False
         if not self.frame.opens_turn(view.tools, self.role.render_system(view)):
@@ -209,23 +210,23 @@ class ChatPlayer:
         )
 
     def _append_reply(self, view: View, stream: Stream, completion: Completion) -> str:
-        """Append a reply to its stream, record the weights' version, and return the reply's text."""
+        """Append a reply to its stream, record the version of the weights, and return the reply's text."""
         stream.append_sampled(completion.ids, completion.logprobs, view.turn, completion.entropy)
         self.version = completion.version
         return self.frame.decode(completion.ids, marks=self.calls is not None)
 
     def _make_exchange(self, prompt: tuple[int, ...], completion: Completion, raw: str) -> Exchange:
-        """Return the exchange as later turns will see it, without the private part if the role strips it."""
+        """Return the exchange as later contexts will contain it, without the private part if the role strips it."""
         if self.role.history == "strip" and (rest := self.role.reply.without_private(raw)) != raw:
             reply = script_completion(self.frame, rest, completion.finish, native=self.calls is not None).ids
             return Exchange(prompt, reply, completion.finish, stripped=True)
         return Exchange(prompt, completion.ids, completion.finish)
 
     def _select_stream(self, view: View, drops: bool = False) -> tuple[Stream, Sequence[int], bool]:
-        """Return (stream to continue or a new one, ids that close its last reply, whether to repeat the match's facts).
+        """Return the stream for the next turn, the ids that close its last reply, and whether to repeat match facts.
 
-        A new stream that repeats the past without private parts, or because images were dropped (`drops`), keeps the
-        key, so that engines reuse the common prefix.
+        `drops` is True if old images were dropped. A new stream for this reason, or because private parts were
+        stripped, keeps the key, so that engines reuse the common prefix.
         """
         kept_exchanges = 1 if self._summed_up else plan_restart(self.role.memory, len(self._history))
         self._summed_up = False
@@ -253,9 +254,9 @@ class ChatPlayer:
         return twin
 
     def put(self, view: View, act: str) -> Act:
-        """Replace the last reply by an act and return it; the match continues as if it had been the reply.
+        """Replace the last reply by `act` and return it as an Act; the match continues as if it had been the reply.
 
-        The act becomes context in the next stream, which no policy is trained on.
+        Its tokens appear only as context of later streams and are not marked as the policy's own.
         """
         raw = self.role.write(act)
         ids = script_completion(self.frame, raw, native=self.calls is not None).ids
@@ -268,7 +269,7 @@ class ChatPlayer:
     # -- memory `summary`, and the end of the context -------------------------------------------------------------
 
     async def _sum_up(self, view: View) -> Act:
-        """Write a summary at the end of the current stream and return it as an act that the game does not see."""
+        """Sample a summary at the end of the current stream, and return it as an act that the game does not see."""
         memory = self.role.memory
         stream, closing, _ = self._select_stream(view)
         prompt = tuple(self.frame.ask(memory.ask))
@@ -288,9 +289,9 @@ class ChatPlayer:
         )
 
     def _is_full(self, view: View, history: Sequence[Exchange]) -> bool:
-        """Return True if the current stream, with the exchanges of `history`, has no room for this turn.
+        """Return True if the stream with the exchanges `history` has no room for this turn, so that a summary is due.
 
-        Raises ContextFull if the role allows no further summary.
+        Always False without memory `summary`. Raises ContextFull if the role allows no further summary.
         """
         memory = self.role.memory
         if memory.kind != "summary" or not self.streams or self._summed_up:
@@ -309,20 +310,20 @@ class ChatPlayer:
         return True
 
     def _check_room(self, used: int, new: int, fresh: bool) -> None:
-        """Raise ContextFull unless the context has room for the `used` tokens, `new` ones and a reply.
+        """Raise ContextFull if the context has no room for `used` and `new` tokens and a reply.
 
-        Raises RoleError if even a fresh stream has no room for a turn.
+        Raises RoleError if a stream that starts anew (`fresh`) has no room even without the new tokens.
         """
         if self._count_missing(used + new) <= 0:
             return
         if fresh and (missing := self._count_missing(used)) > 0:
             if self.context == self.role.memory.context:
                 raise RoleError(
-                    f"role {self.role.role}: memory.context: {self.context} tokens have no room for what a "
-                    f"match begins with, a reply and a summary: raise it by more than {missing}"
+                    f"role {self.role.role}: memory.context: {self.context} tokens have no room for the "
+                    f"opening of a match, a reply and a summary: raise it by more than {missing}"
                 )
             raise RoleError(
-                f"role {self.role.role}: what a match begins with has {used:,} tokens, which with a reply of up to "
+                f"role {self.role.role}: the opening of a match has {used:,} tokens, which with a reply of up to "
                 f"{self.role.sampling.max_tokens:,} is {missing:,} more than the model holds, {self.context:,}: "
                 "lower sampling.max_tokens, or shorten the role"
             )
@@ -341,7 +342,7 @@ class ChatPlayer:
 
 
 class ScriptedPlayer:
-    """Player of a seat by a scripted policy, without tokens or streams."""
+    """Player of one seat that follows a scripted policy, without tokens or streams."""
 
     streams: Sequence[Stream] = ()
     stream_keys: Sequence[str] = ()

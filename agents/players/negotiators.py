@@ -1,7 +1,7 @@
-"""Scripted negotiators, which know the rules of the game `negotiation` and only what their seat sees.
+"""Scripted negotiators, which know the rules of the game `negotiation` and their seat's view.
 
-Three follow one rule with different aspirations: accept an offer worth the aspiration, else demand the least valuable
-share that is worth it, with the fewest items. `rubinstein` concedes with the risk of breakdown. The exploiters know the
+Three follow one rule with different aspirations: accept an offer worth at least the aspiration, else demand a share
+that is just worth it. `rubinstein` lowers its demand each turn by the risk of breakdown. The exploiters know the
 opponent's rule but not its values: they track all value vectors consistent with the rules and the acts so far and
 maximise the expected gain, assuming no breakdown.
 """
@@ -19,25 +19,30 @@ from agents.player import ScriptedPolicy
 from games.contracts import View
 
 Triple = tuple[int, ...]  # always three: counts or values per item, by kind
-Aspiration = Callable[[int, int], float]  # (turns played, turns left) -> minimum own value to settle for
+Aspiration = Callable[[int, int], float]
+"""(turns played, turns left) -> aspiration: the least value to the seat for which it settles."""
 
-WORTH = 10  # of the whole pool, to either seat
-SURE_VALUE = 8  # minimum value that a naive negotiator always accepts
+WORTH = 10
+"""Value of the whole pool to either seat."""
+SURE_VALUE = 8
+"""Value from which `Naive` always accepts an offer."""
 
 
 class Table(NamedTuple):
-    """Parsed view of a negotiation. `pool` counts the items by kind, and `values` are the seat's values per item.
-
-    `offer` is the share that the other side demands (None without an offer), `turn` the number of turns played, `left`
-    that of turns left, `breakdown` the probability that a counteroffer ends the match.
-    """
+    """A seat's parsed view of a negotiation."""
 
     pool: Triple
+    """Number of items of each kind."""
     values: Triple
+    """Value of one item of each kind to the seat."""
     offer: Triple | None
+    """Share that the other side demands; None without an offer."""
     turn: int
+    """Number of turns played."""
     left: int
+    """Remaining turns, including this one."""
     breakdown: float
+    """Probability that a counteroffer ends the match."""
 
     @property
     def offer_value(self) -> int:
@@ -46,7 +51,7 @@ class Table(NamedTuple):
 
 
 def parse_view(view: View) -> Table:
-    """Parse the seat's view of the negotiation game."""
+    """Parse the view of a seat in the game `negotiation`."""
     facts = view.public
     pool, values = tuple(facts["pool"]), tuple(view.private["values"])
     offer = tuple(map(int, facts["offer"].split())) if facts["offer"] else None
@@ -90,7 +95,7 @@ def format_offer(share: Triple) -> str:
 def concede(turn: int, left: int) -> float:
     """Settle for the full value at first, then for less in equal steps: 10, 8, 6, 4, 2 in ten turns.
 
-    Returns the minimum own value to settle for.
+    Returns the aspiration.
     """
     acts_left = (left + 1) // 2
     return WORTH * acts_left / (acts_left + turn // 2)
@@ -99,7 +104,7 @@ def concede(turn: int, left: int) -> float:
 def insist(turn: int, left: int) -> float:
     """Settle for 8 of 10 at every turn.
 
-    Returns the minimum own value to settle for.
+    Returns the aspiration.
     """
     return 8
 
@@ -107,20 +112,23 @@ def insist(turn: int, left: int) -> float:
 def split_evenly(turn: int, left: int) -> float:
     """Settle for half of the full value at every turn.
 
-    Returns the minimum own value to settle for.
+    Returns the aspiration.
     """
     return WORTH / 2
 
 
 def decide(seen: Table, aspiration: float) -> str:
-    """Return ACCEPT if the standing offer is worth `aspiration` to the seat, else the OFFER that demands it."""
+    """Return ACCEPT if the standing offer is worth at least `aspiration`, else an OFFER demanding just that."""
     if seen.offer is not None and seen.offer_value >= aspiration:
         return "ACCEPT"
     return format_offer(choose_demand(seen.pool, seen.values, aspiration))
 
 
-class Aspirer:
-    """Negotiator that accepts an offer worth its aspiration, else demands that much; ignores the seed."""
+class AspirationNegotiator:
+    """Negotiator that accepts an offer worth at least its aspiration, and else demands that much.
+
+    It is deterministic: `seed` has no effect.
+    """
 
     def __init__(self, aspiration: Aspiration, seed: int = 0) -> None:
         self.aspiration = aspiration
@@ -174,7 +182,7 @@ class Naive:
         return {"ACCEPT": accepts, **{offer: (1 - accepts) / len(offers) for offer in offers}}
 
     def accepts(self, seen: Table) -> float:
-        """Return the probability of accepting the standing offer: its own value / 8, at most 1; 0 without one."""
+        """Return the probability of accepting the standing offer: its value / 8, at most 1; 0 without an offer."""
         return min(1.0, seen.offer_value / SURE_VALUE)
 
 
@@ -219,7 +227,7 @@ class RandomExploiter:
 
 
 class AspirationExploiter:
-    """Best response to an Aspirer of known aspiration and unknown values; ignores the seed.
+    """Best response to a negotiator of known aspiration and unknown values; `seed` has no effect.
 
     The opponent's possible value vectors ("minds") are equally likely. A set of minds is a bit mask. Gains are summed
     over a set, not averaged, so that sums over disjoint sets add up.
@@ -243,7 +251,7 @@ class AspirationExploiter:
         return format_offer(share)
 
     def _start_match(self, seen: Table) -> None:
-        """Start a match: list the opponent's possible value vectors, and what each accepts and demands by turn."""
+        """Start a match: list the opponent's possible value vectors, and by turn what each accepts and demands."""
         pool, own = seen.pool, seen.values
         vectors = itertools.product(*(range(WORTH // count + 1) for count in pool))
         minds = [
@@ -310,6 +318,6 @@ SCRIPTED: dict[str, Callable[[int], ScriptedPolicy]] = {
     "naive": Naive,
     "rubinstein": Rubinstein,
     "exploiter:random": RandomExploiter,
-    **{n: functools.partial(Aspirer, rule) for n, rule in ASPIRATIONS.items()},
+    **{n: functools.partial(AspirationNegotiator, rule) for n, rule in ASPIRATIONS.items()},
     **{f"exploiter:{n}": functools.partial(AspirationExploiter, rule) for n, rule in ASPIRATIONS.items()},
 }

@@ -11,18 +11,20 @@ from typing import Any, Protocol
 from games.abilities import SpielRules
 from games.contracts import Game
 
-SMALL = 20_000  # positions of a game that is searched to its end: tic-tac-toe has 5,478
-SEARCH_SECONDS = 5.0  # maximum processor time to visit all of them once; a full search takes far longer
+MAX_POSITIONS = 20_000
+"""Maximum number of positions of a game that is searched to its end. Tic-tac-toe has 5,478."""
+SEARCH_SECONDS = 5.0
+"""Maximum CPU seconds to visit all positions once; a search takes far longer."""
 
 
 class Position(Protocol):
     """Protocol of a game position for search.
 
-    `mover` is the index of the seat to move, -1 after the end. `acts` lists the legal acts, `word` returns an act's
-    text, `after` the position after an act, and `payoffs` the payoffs so far by seat.
+    `acts` lists the legal acts, `word` returns an act's text, `after` the next position, `payoffs` the payoffs so far.
     """
 
     mover: int
+    """Index of the seat to move; -1 after the end."""
 
     @property
     def key(self) -> Hashable:
@@ -36,7 +38,7 @@ class Position(Protocol):
 
 
 class SpielPosition:
-    """Position of an OpenSpiel game. Only the root has a `game`, for the texts of its acts."""
+    """Position of an OpenSpiel game. Only the root has a `game`, which can write acts as text."""
 
     def __init__(self, state: Any, game: SpielRules | None = None) -> None:
         self.state, self.game = state, game
@@ -50,7 +52,7 @@ class SpielPosition:
         return list(self.state.legal_actions())
 
     def word(self, act: int) -> str:
-        assert self.game is not None, "only the root position has texts of acts"
+        assert self.game is not None, "only the root can write acts as text"
         return self.game.word(act)
 
     def after(self, act: int) -> SpielPosition:
@@ -61,7 +63,7 @@ class SpielPosition:
 
 
 class ClonePosition:
-    """Position of any game that can be cloned, for search; `after` plays an act on a clone."""
+    """Position of any game that can be cloned; `after` plays an act on a clone."""
 
     def __init__(self, game: Game) -> None:
         self.game = game
@@ -70,7 +72,7 @@ class ClonePosition:
 
     @property
     def key(self) -> Hashable:
-        # Nothing is hidden, so the mover's view is the whole state.
+        # Nothing is hidden, so the facts that the seats see are the whole state.
         info = self.game.infos[self.game.agent_selection]
         facts = json.dumps([info["public"], info["private"]], sort_keys=True)
         return self.mover, facts, tuple(self.payoffs())
@@ -99,7 +101,7 @@ class ClonePosition:
 
 
 def make_position(game: Game) -> Position:
-    """Return the current position of a game for search: OpenSpiel's state if it has one, else the game itself."""
+    """Return the current position of a game: OpenSpiel's state if it has one, else a clonable position."""
     return SpielPosition(game.state, game) if isinstance(game, SpielRules) else ClonePosition(game)
 
 
@@ -116,17 +118,17 @@ def get_title(game: Game) -> str:
 
 
 _CACHE: dict[Hashable, bool] = {}
-"""Cached properties of games, by property and title."""
+"""Cached results of `is_contest` and `is_small`, by function and game."""
 
 
 def _cache_key(game: Game) -> tuple[str, ...]:
-    """Return a cache key that distinguishes a reset game from the same game with other options."""
+    """Return a cache key for a game that has been reset; it depends on the game's options."""
     spiel = str(game.spiel) if isinstance(game, SpielRules) else ""
     return game.name, spiel, game.infos[game.agent_selection]["rules"]
 
 
 def is_contest(game: Game) -> bool:
-    """Return True if, in ten random matches, one seat's better result was always the other's worse result; cached."""
+    """Return True if, in ten random matches, a better result for one seat is always worse for the other; cached."""
     trial, ends = clone_fresh(game), []
     name = ("contest", *_cache_key(trial))
     if name not in _CACHE:
@@ -139,18 +141,18 @@ def is_contest(game: Game) -> bool:
 
 
 def is_small(game: Game) -> bool:
-    """Return True if a search can visit all positions: at most `SMALL`, within `SEARCH_SECONDS` CPU seconds; cached."""
+    """Return True if all positions can be visited: at most `MAX_POSITIONS`, within `SEARCH_SECONDS`; cached."""
     trial = clone_fresh(game)
     name = ("small", *_cache_key(trial))
     if name not in _CACHE:
         start, deadline = make_position(trial), process_time() + SEARCH_SECONDS
         seen, stack = {start.key}, [start]
-        while stack and len(seen) <= SMALL and process_time() < deadline:
+        while stack and len(seen) <= MAX_POSITIONS and process_time() < deadline:
             position = stack.pop()
             for act in position.acts() if position.mover >= 0 else ():
                 after = position.after(act)
                 if after.key not in seen:
                     seen.add(after.key)
                     stack.append(after)
-        _CACHE[name] = len(seen) <= SMALL and not stack
+        _CACHE[name] = len(seen) <= MAX_POSITIONS and not stack
     return _CACHE[name]

@@ -1,4 +1,4 @@
-"""Remarks of a scripted negotiator on its acts: short, varied, and true.
+"""Remarks that a scripted negotiator adds to its acts: short, varied, and true to its values and act.
 
 A remark reveals only the speaker's own values and correct numbers. It is drawn from all true remarks in the situation,
 so that people and small models read arguments instead of a fixed phrase.
@@ -22,18 +22,20 @@ GOOD, POOR, LATE = 7, 4, 3
 
 
 class Situation(NamedTuple):
-    """Facts that a negotiator's remarks refer to. A share is a count of items by kind."""
+    """State of a negotiation, and the speaker's act, from which its remark is drawn. Shares are item counts by kind."""
 
     items: tuple[str, ...]
+    """Names of the kinds."""
     pool: Triple
+    """Number of items of each kind."""
     values: Triple
     """Value of one item of each kind to the speaker."""
     theirs: Triple | None
-    """Share that the other side demands."""
+    """Share that the other side demands; None without an offer."""
     asked: Triple | None
     """Share that the speaker demands now; None if it accepts."""
     before: Triple | None
-    """Share that the speaker demanded last."""
+    """Share that the speaker demanded last; None before its first demand."""
     left: int
     """Remaining turns, including this one."""
 
@@ -50,7 +52,7 @@ class Situation(NamedTuple):
 
 
 def remark(seen: Situation, rng: np.random.Generator, used: frozenset[str] = frozenset()) -> str:
-    """Draw a true remark on the speaker's act, one line of at most 60 characters, if possible not in `used`."""
+    """Draw a true remark that fits the speaker's act, if possible not in `used`: one line of at most 60 characters."""
     fitting = [text for text in (_demand_remarks(seen) if seen.asked else _acceptance_remarks(seen)) if _fits(text)]
     fresh = [text for text in fitting if text not in used] or fitting
     return fresh[int(rng.integers(len(fresh)))]
@@ -117,8 +119,8 @@ def _preference_remarks(seen: Situation, demanded: Triple) -> Iterator[str]:
             yield f"All the {item} are yours."
 
 
-class Talkative:
-    """Scripted negotiator that plays another's acts and adds random true remarks."""
+class TalkativeNegotiator:
+    """Scripted negotiator that wraps another, `script`, and adds a random true remark to its acts."""
 
     def __init__(self, script: ScriptedPolicy, seed: int) -> None:
         self.script, self.rng = script, np.random.default_rng((seed, 1))

@@ -30,16 +30,15 @@ class Kind:
     make: Callable[..., ScriptedPolicy]
     """Factory of the policy, called with (seed), or with (seed, game, argument) if there is a `read`."""
     plays: str
-    """The games that it plays, in a few words for listings."""
+    """Games that it plays, in a few words for listings."""
     games: tuple[str, ...] | None = None
-    """Names of the only games that it can play; None for no restriction by name."""
+    """Names of the only games that it can play; None if it can play any."""
     picks: bool = False
     """Whether it chooses among listed legal acts."""
     read: Callable[[str | None], Any] | None = None
-    """Parser of the argument's text, None without an argument. Raises ValueError with the expected form. A kind that
-    needs the match's game has a parser, too."""
+    """Function that parses the argument's text, None without one. Raises ValueError with the expected form."""
     unfit: Callable[[Game, Any], str] = lambda game, argument: ""
-    """Function of (game, argument) that returns why the policy cannot play the game, or ""."""
+    """Function from (game, argument) to the reason why the policy cannot play the game, or ""."""
 
     @property
     def description(self) -> str:
@@ -187,7 +186,7 @@ BARGAINERS = (*negotiators.SCRIPTED, "nash_bargaining", "subgame_perfect")
 def _make_talkative(seed: int, game: Game, name: str) -> ScriptedPolicy:
     """Play as the named negotiator, and add true remarks to its acts if the game allows talk."""
     script = make_scripted(name, seed, game)
-    return remarks.Talkative(script, seed) if game.talk else script
+    return remarks.TalkativeNegotiator(script, seed) if game.talk else script
 
 
 def _read_bargainer(name: str | None) -> str:
@@ -252,8 +251,8 @@ def is_scripted(spec: str) -> bool:
 def check_scripted(spec: str, game: Game | None = None, seat: str = "") -> None:
     """Raise ScriptedPolicyError for an unknown name, a malformed argument, or a policy that cannot play `game`.
 
-    `game` is an AEC text game, reset or not; it stays unchanged. A policy that chooses among legal acts needs a list of
-    them for `seat`, or for any seat without one.
+    `game` is an AEC text game, reset or not; it stays unchanged. A policy that chooses among legal acts needs a game
+    that lists them for `seat` or, if that is "", for any seat.
     """
     kind, argument = _parse_spec(spec, game)
     if game is None:
@@ -279,7 +278,7 @@ def can_play(spec: str, game: Game, seat: str) -> bool:
 
 
 def make_scripted(spec: str, seed: int, game: Game) -> ScriptedPolicy:
-    """Create the scripted policy of a spec for one seat of one match; `game` is the match's own game, for search.
+    """Create the scripted policy of a spec for one seat of one match. Players that search look at `game`, the match's.
 
     Raises ScriptedPolicyError for an unknown or malformed spec, or a game that the policy cannot play.
     """
@@ -289,7 +288,7 @@ def make_scripted(spec: str, seed: int, game: Game) -> ScriptedPolicy:
 
 
 def _parse_spec(spec: str, game: Game | None = None) -> tuple[Kind, Any]:
-    """Return the kind of a spec and the value of its argument. A game's own players take precedence.
+    """Parse a spec: return its kind and the value of its argument. A game's own players take precedence.
 
     Raises ScriptedPolicyError for an unknown name or a malformed argument.
     """

@@ -1,7 +1,7 @@
 """Players that search: minimax with alpha-beta, and Monte Carlo tree search.
 
-They use the full position, so they play only games without hidden information. Games with OpenSpiel rules are searched
-as OpenSpiel states; other games through `clone()`, listed acts and payoffs.
+They use the full position, so they only play games without hidden information. Games with OpenSpiel rules are searched
+as OpenSpiel states, other games through `clone()`, listed acts and payoffs.
 """
 
 from __future__ import annotations
@@ -12,21 +12,32 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 from agents.player import ScriptedPolicy
-from agents.players.positions import SMALL, ClonePosition, Position, get_title, is_contest, is_small, make_position
+from agents.players.positions import (
+    MAX_POSITIONS,
+    ClonePosition,
+    Position,
+    get_title,
+    is_contest,
+    is_small,
+    make_position,
+)
 from games.abilities import SpielRules
 from games.contracts import Game, View
 
-DISCOUNT = 0.999  # discount per act, so that an early win is better than a later one
-TOLERANCE = 1e-9  # acts whose values differ by less are equally good
-UCT = 2.0  # exploration weight, for payoffs between -1 and 1
+DISCOUNT = 0.999
+"""Factor on a value per act, so that an early win is better than a late one."""
+TOLERANCE = 1e-9
+"""Maximum difference of values that count as equal."""
+UCT = 2.0
+"""Weight of exploration, for payoffs between -1 and 1."""
 ROLLOUTS = 10
-
+"""Default number of random rollouts per simulation."""
 
 Bounds = dict[Hashable, tuple[float, float]]
 """Lower and upper bounds on the values of positions."""
 
 _FULL_SEARCHES: dict[str, Bounds] = {}
-"""Bounds found by searches to the end, by OpenSpiel game; shared by all matches of a process."""
+"""Bounds by OpenSpiel game, for full searches. All matches of a process share them."""
 
 
 class Minimax:
@@ -39,7 +50,7 @@ class Minimax:
             self.table = _FULL_SEARCHES.setdefault(str(game.spiel), {})
 
     def act(self, view: View) -> str:
-        """Return the best act at the game's current position, a random one of a tie."""
+        """Return a best act at the game's current position, drawn at random among equally good ones."""
         position = make_position(self.game)
         if self.depth is not None:
             self.table = {}
@@ -48,7 +59,7 @@ class Minimax:
         return position.word(self.rng.choice([act for act, value in values.items() if value >= best - TOLERANCE]))
 
     def values(self, position: Position) -> dict[Any, float]:
-        """Return each act's value to the seat to move: exact for the best acts, else an upper bound below the best."""
+        """Return the value of each act to the seat to move: exact for the best acts, an upper bound for the others."""
         sign, best, values = (1 if position.mover == 0 else -1), -math.inf, {}
         depth = math.inf if self.depth is None else self.depth - 1
         for act in position.acts():
@@ -61,7 +72,7 @@ class Minimax:
     def value(self, position: Position, depth: float, low: float, high: float) -> float:
         """Return a position's value to the first seat by a search `depth` acts deep, exact between `low` and `high`.
 
-        The value is half the difference of payoffs, times `DISCOUNT` per act, so that an early win is better.
+        The value is half the difference of payoffs, times `DISCOUNT` per act.
         """
         if position.mover < 0 or depth == 0:
             own, other = position.payoffs()
@@ -84,18 +95,18 @@ class Minimax:
                 high = min(high, best)
             if low >= high:
                 break
-        # A value above the window's lower end is a lower bound, one below its upper end an upper bound, inside it both.
+        # A value inside the window is exact. Below the window it is an upper bound, above it a lower bound.
         self.table[key] = best if best > window[0] else lower, best if best < window[1] else upper
         return best
 
 
 class SpielMcts:
-    """Policy that plays by OpenSpiel's Monte Carlo tree search, with proven wins and losses."""
+    """Policy that plays by OpenSpiel's Monte Carlo tree search, which also proves wins and losses."""
 
     def __init__(self, seed: int, game: SpielRules, simulations: int, rollouts: int) -> None:
         import pyspiel
 
-        self.game, seed = game, seed % 2**31  # OpenSpiel takes a signed integer of 32 bits
+        self.game, seed = game, seed % 2**31  # OpenSpiel takes signed 32-bit seeds
         self.evaluator = pyspiel.RandomRolloutEvaluator(rollouts, seed)
         self.bot = pyspiel.MCTSBot(
             game.spiel, self.evaluator, UCT, simulations, max_memory_mb=1000, solve=True, seed=seed, verbose=False
@@ -115,7 +126,7 @@ class Node:
 
 
 class CloneMcts:
-    """Policy of Monte Carlo tree search (UCT) on clones; every seat is assumed to maximise its own payoff."""
+    """Policy that plays by Monte Carlo tree search (UCT) on clones, assuming that every seat maximises its payoff."""
 
     def __init__(self, seed: int, game: Game, simulations: int, rollouts: int) -> None:
         self.rng, self.game, self.simulations, self.rollouts = random.Random(seed), game, simulations, rollouts
@@ -162,14 +173,14 @@ def make_mcts(seed: int, game: Game, effort: tuple[int, int]) -> ScriptedPolicy:
     return SpielMcts(seed, game, *effort) if isinstance(game, SpielRules) else CloneMcts(seed, game, *effort)
 
 
-# Arguments, and the games that these players can play.
+# -- arguments, and games that the players can play ---------------------------------------------------------
 
 
 def parse_depth(text: str | None) -> int | None:
     """Parse minimax's argument, the search depth in acts; None means to the end. Raises ValueError if malformed."""
     if text is None:
         return None
-    return _read_count(text, "minimax takes the number of acts to look ahead, such as minimax:4")
+    return _read_count(text, "minimax needs a number of acts to look ahead, such as minimax:4")
 
 
 def parse_effort(text: str | None) -> tuple[int, int]:
@@ -177,7 +188,7 @@ def parse_effort(text: str | None) -> tuple[int, int]:
 
     None means 100 simulations of 10 rollouts. Raises ValueError if malformed.
     """
-    expected = "mcts takes the number of simulations, such as mcts:100, and of rollouts in each, such as mcts:100x1"
+    expected = "mcts needs a number of simulations, such as mcts:100, or also of rollouts in each, such as mcts:100x1"
     simulations, x, rollouts = ("100" if text is None else text).partition("x")
     return _read_count(simulations, expected), _read_count(rollouts, expected) if x else ROLLOUTS
 
@@ -194,7 +205,7 @@ def unfit_for_mcts(game: Game, effort: tuple[int, int]) -> str:
 
 
 def _explain_cheating(player: str, game: Game) -> str:
-    """Return the reason why a player that looks at the whole state would cheat; "" if the game hides nothing."""
+    """Return the reason why a player that sees the whole state would cheat in a game; "" if the game hides nothing."""
     if game.hides_nothing():
         return ""
     return f"{player} would cheat: it looks at the whole state, and {get_title(game)} hides something, or may do so"
@@ -209,7 +220,8 @@ def unfit_for_minimax(game: Game, depth: int | None) -> str:
     if isinstance(game, SpielRules) and (kind := game.spiel.get_type()).chance_mode != kind.ChanceMode.DETERMINISTIC:
         return f"minimax plays games without chance: {game.name} has some"
     if not is_contest(game):
-        return f"minimax plays games in which one side's gain is the other's loss: {game.name} is not one"
+        return f"minimax plays games in which a gain of one side is the other's loss: {game.name} is not one"
     if depth is None and not is_small(game):
-        return f"{get_title(game)} has over {SMALL:,} positions, or slow ones: give minimax a depth, such as minimax:4"
+        size = f"{get_title(game)} has over {MAX_POSITIONS:,} positions, or slow ones"
+        return f"{size}: give minimax a depth, such as minimax:4"
     return ""

@@ -1,6 +1,6 @@
 """Players of solved games: mixed strategies that are unexploitable, or nearly so.
 
-They need OpenSpiel rules, two seats, zero sums and few histories, and use only their own information state. A game is
+They play small two-player zero-sum games with OpenSpiel rules, and use only their own information state. A game is
 solved once per process, when it is first played.
 """
 
@@ -20,16 +20,19 @@ from agents.players.search import Minimax, unfit_for_minimax
 from games.abilities import SpielRules
 from games.contracts import Game, View
 
-SMALL = 50_000  # histories of a game that is solved here: Leduc hold'em has 9,457
+MAX_HISTORIES = 50_000
+"""Maximum number of histories of a game to solve. Leduc hold'em has 9,457."""
 ITERATIONS = 1000
+"""Default number of iterations of CFR."""
 ALPHA = 1 / 6
+"""Default probability with which the first seat of Kuhn poker bets a jack."""
 
 Strategy = Mapping[str, Sequence[tuple[int, float]]]
 """Strategy of both seats: information state -> (action, probability) of each legal action."""
 
 
 class MixedStrategyPlayer:
-    """Policy that draws its acts from a mixed strategy of an OpenSpiel game."""
+    """Policy that draws its acts from a mixed strategy of an OpenSpiel game, with the random numbers of `seed`."""
 
     def __init__(self, seed: int, game: SpielRules, strategy: Strategy) -> None:
         self.rng, self.game, self.strategy = random.Random(seed), game, strategy
@@ -42,15 +45,15 @@ class MixedStrategyPlayer:
 
 
 def make_cfr(seed: int, game: SpielRules, iterations: int) -> ScriptedPolicy:
-    """Play the average strategy of counterfactual regret minimisation, after 1,000 iterations or `cfr:N`."""
+    """Play the average strategy of counterfactual regret minimisation; `cfr:N` sets N iterations (default 1,000)."""
     return MixedStrategyPlayer(seed, game, compute_cfr_strategy(str(game.spiel), iterations))
 
 
 def make_nash(seed: int, game: Game, alpha: float | None) -> ScriptedPolicy:
-    """Play a Nash equilibrium, with perfect information minimax; `nash:ALPHA` sets Kuhn poker's bluffing, 0 to 1/3."""
+    """Play a Nash equilibrium (minimax if nothing is hidden); `nash:ALPHA` sets Kuhn poker's bluff rate, 0 to 1/3."""
     if game.perfect_information:
         return Minimax(seed, game)
-    assert isinstance(game, SpielRules), "unfit_for_nash refuses other games"
+    assert isinstance(game, SpielRules), "unfit_for_nash rejects all other games"
     if is_kuhn(game):
         return MixedStrategyPlayer(seed, game, kuhn_strategy(ALPHA if alpha is None else alpha))
     return MixedStrategyPlayer(seed, game, solve_equilibrium(str(game.spiel)))
@@ -58,7 +61,7 @@ def make_nash(seed: int, game: Game, alpha: float | None) -> ScriptedPolicy:
 
 @functools.cache
 def compute_cfr_strategy(name: str, iterations: int) -> Strategy:
-    """Compute the average strategy of OpenSpiel's CFR (Zinkevich et al. 2007) for a game's OpenSpiel name; cached."""
+    """Compute the average strategy of OpenSpiel's CFR (Zinkevich et al. 2007) for the game of an OpenSpiel name."""
     import pyspiel
 
     solver = pyspiel.CFRSolver(pyspiel.load_game(name))
@@ -84,17 +87,18 @@ def kuhn_strategy(alpha: float) -> Strategy:
 
 @dataclass
 class Sequences:
-    """Numbered sequences of a seat, each its own acts from the root, and its information states. 0 is the empty one.
-
-    `numbers` maps (information state, action) to the number of the sequence that ends with the action.
-    """
+    """Sequences of a seat's own acts from the root, by number (0 is the empty one), and its information states."""
 
     numbers: dict[tuple[str, int], int] = field(default_factory=dict)
+    """(information state, action) -> number of the sequence that ends with the action."""
     parents: dict[str, int] = field(default_factory=dict)
-    """Number of the sequence that leads to each information state."""
+    """Information state -> number of the sequence that leads to it."""
 
-    def add_infostate(self, infostate: str, actions: Sequence[int], sequence: int) -> None:
-        """Add an information state that `sequence` leads to, unless it is known, and number its continuations."""
+    def add(self, infostate: str, actions: Sequence[int], sequence: int) -> None:
+        """Add an information state after `sequence`, and number the sequences that end with its actions.
+
+        Does nothing if the state is known.
+        """
         if infostate not in self.parents:
             self.parents[infostate] = sequence
             for action in actions:
@@ -103,10 +107,10 @@ class Sequences:
 
 @functools.cache
 def solve_equilibrium(name: str) -> Strategy:
-    """Compute a Nash equilibrium of a two-player zero-sum game, by linear programming in sequence form; cached.
+    """Compute a Nash equilibrium of a two-player zero-sum game by linear programming in sequence form.
 
-    Koller, Megiddo and von Stengel (1996): realisation weights x of one seat's sequences maximise the value against the
-    other seat's best response. Exact to the solver's tolerance, 1e-7.
+    Source: Koller, Megiddo and von Stengel (1996). The realisation weights of one seat's sequences maximise the value
+    against the other seat's best response. Exact to the solver's tolerance, 1e-7.
     """
     import pyspiel
 
@@ -122,18 +126,18 @@ def solve_equilibrium(name: str) -> Strategy:
         else:
             player = state.current_player()
             infostate, actions = state.information_state_string(player), state.legal_actions()
-            seats[player].add_infostate(infostate, actions, sequences[player])
+            seats[player].add(infostate, actions, sequences[player])
             for action in actions:
                 longer = seats[player].numbers[infostate, action]
                 extended = (longer, sequences[1]) if player == 0 else (sequences[0], longer)
                 stack.append((state.child(action), chance, extended))
-    first = _solve_plan(seats[0], seats[1], [(a, b, value) for a, b, value in leaves])
-    second = _solve_plan(seats[1], seats[0], [(b, a, -value) for a, b, value in leaves])
-    return _compute_act_probabilities(seats[0], first) | _compute_act_probabilities(seats[1], second)
+    first = _compute_weights(seats[0], seats[1], [(a, b, value) for a, b, value in leaves])
+    second = _compute_weights(seats[1], seats[0], [(b, a, -value) for a, b, value in leaves])
+    return _convert_weights(seats[0], first) | _convert_weights(seats[1], second)
 
 
-def _solve_plan(own: Sequences, other: Sequences, leaves: list[tuple[int, int, float]]) -> list[float]:
-    """Compute optimal realisation weights of a seat's own sequences, by number, with linear programming.
+def _compute_weights(own: Sequences, other: Sequences, leaves: list[tuple[int, int, float]]) -> list[float]:
+    """Compute the optimal realisation weights of a seat's sequences, by number, with a linear programme.
 
     `leaves` are (own sequence, other's sequence, the seat's payoff times the probability of chance). The variables are
     the weights, then the game's value and a value for each information state of the other seat. Raises RuntimeError if
@@ -144,11 +148,12 @@ def _solve_plan(own: Sequences, other: Sequences, leaves: list[tuple[int, int, f
 
     weights, choices = len(own.numbers) + 1, {infostate: n for n, infostate in enumerate(other.parents, 1)}
     columns = weights + len(choices) + 1
-    # The value at an information state of the other is at most our payoff after any act there, later values included.
+    # The value of an information state of the other seat is at most what any of its acts leaves to us, later acts
+    # included.
     worth = [(b, a, -value) for a, b, value in leaves] + [(0, weights, 1.0)]
     worth += [(b, weights + choices[infostate], 1.0) for (infostate, _), b in other.numbers.items()]
     worth += [(b, weights + choices[infostate], -1.0) for infostate, b in other.parents.items()]
-    # The weights are a flow: the empty sequence has 1, and acts share the weight of the sequence that leads to them.
+    # Weights flow: the empty sequence has 1, and the acts at an information state share the weight that leads to it.
     rows = {infostate: n for n, infostate in enumerate(own.parents, 1)}
     flow = [(0, 0, 1.0)] + [(rows[infostate], a, 1.0) for (infostate, _), a in own.numbers.items()]
     flow += [(rows[infostate], a, -1.0) for infostate, a in own.parents.items()]
@@ -169,8 +174,8 @@ def _solve_plan(own: Sequences, other: Sequences, leaves: list[tuple[int, int, f
     return [max(0.0, float(x)) for x in solution.x[:weights]]
 
 
-def _compute_act_probabilities(own: Sequences, plan: list[float]) -> dict[str, list[tuple[int, float]]]:
-    """Convert a plan's weights to (action, probability) by information state; uniform at states never reached."""
+def _convert_weights(own: Sequences, plan: list[float]) -> dict[str, list[tuple[int, float]]]:
+    """Convert realisation weights to (action, probability) by information state; uniform for states of weight 0."""
     acts: dict[str, list[tuple[int, float]]] = {}
     for (infostate, action), number in own.numbers.items():
         acts.setdefault(infostate, []).append((action, plan[number]))
@@ -180,7 +185,7 @@ def _compute_act_probabilities(own: Sequences, plan: list[float]) -> dict[str, l
     return acts
 
 
-# Arguments, and the games that these players can play.
+# -- arguments, and games that the players can play ---------------------------------------------------------
 
 
 def parse_iterations(text: str | None) -> int:
@@ -188,12 +193,12 @@ def parse_iterations(text: str | None) -> int:
     if text is None:
         return ITERATIONS
     if not (text.isascii() and text.isdigit() and len(text) <= 6 and int(text)):
-        raise ValueError("cfr takes the number of iterations, such as cfr:1000")
+        raise ValueError("cfr needs a number of iterations, such as cfr:1000")
     return int(text)
 
 
 def parse_alpha(text: str | None) -> float | None:
-    """Parse nash's argument: alpha of Kuhn poker's equilibria, None if not given. Raises ValueError if malformed."""
+    """Parse nash's argument: alpha of Kuhn poker's equilibria, or None. Raises ValueError if malformed."""
     if text is None:
         return None
     try:
@@ -201,7 +206,9 @@ def parse_alpha(text: str | None) -> float | None:
     except ValueError:
         alpha = math.nan
     if not 0 <= alpha <= 1 / 3:
-        raise ValueError("nash takes how often the first seat of Kuhn poker bets a jack, 0 to 1/3, such as nash:0.2")
+        raise ValueError(
+            "nash needs the probability with which Kuhn poker's first seat bets a jack, 0 to 1/3, such as nash:0.2"
+        )
     return alpha
 
 
@@ -213,12 +220,12 @@ def is_kuhn(game: Game) -> bool:
 
 
 def unfit_for_cfr(game: Game, iterations: int) -> str:
-    """Return the reason why CFR cannot solve a game; "" if it can. `iterations` does not matter."""
+    """Return the reason why CFR cannot solve a game; "" if it can. `iterations` has no effect."""
     return _explain_unsolvable(game, "cfr")
 
 
 def unfit_for_nash(game: Game, alpha: float | None) -> str:
-    """Return the reason why `nash` cannot play a game; "" if it can. An `alpha` is only for Kuhn poker."""
+    """Return the reason why `nash` cannot play a game; "" if it can. `alpha` is only for Kuhn poker."""
     if alpha is not None and not is_kuhn(game):
         return f"nash:{alpha:g} is an equilibrium of kuhn_poker: write nash for {game.name}"
     if game.perfect_information:
@@ -231,9 +238,9 @@ def _explain_unsolvable(game: Game, script: str) -> str:
         return f"{script} solves games with OpenSpiel's rules: {game.name} is not one"
     kind = game.spiel.get_type()
     if len(game.possible_agents) != 2 or kind.utility != kind.Utility.ZERO_SUM:
-        return f"{script} solves zero-sum games of two seats: {game.name} is not one"
+        return f"{script} solves two-player zero-sum games: {game.name} is not one"
     if not _is_small(str(game.spiel)):
-        return f"{script} solves games of up to {SMALL:,} histories: {game.name} has more"
+        return f"{script} solves games of up to {MAX_HISTORIES:,} histories: {game.name} has more"
     return ""
 
 
@@ -242,9 +249,9 @@ def _is_small(name: str) -> bool:
     import pyspiel
 
     stack, count = [pyspiel.load_game(name).new_initial_state()], 0
-    while stack and count <= SMALL:
+    while stack and count <= MAX_HISTORIES:
         state = stack.pop()
         count += 1
         if not state.is_terminal():
             stack += [state.child(action) for action in state.legal_actions()]
-    return count <= SMALL
+    return count <= MAX_HISTORIES

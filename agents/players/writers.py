@@ -75,7 +75,7 @@ def script_completion(
 ) -> Completion:
     """Return a text as a sampled completion: its ids, a stop id if `finish` is "stop", and log-probabilities 0.
 
-    With `native`, tool calls in the text are written in the model's own format.
+    With `native`, tool calls that can be parsed are written in the model's own format.
     """
     text_ids = encode_native(frame, text) if native else frame.encode(text)
     ids = (*text_ids, *([frame.stop_id] if finish == "stop" else []))

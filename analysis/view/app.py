@@ -44,22 +44,22 @@ from analysis.view.services import AdvantageCache, Services
 from analysis.view.summary import summarise
 from analysis.view.tokens import read_tokens
 from arena.errors import ConfigError, StoreError, is_debugging
-from arena.store.blobs import media_of
-from arena.store.reader import iteration_of
+from arena.store.blobs import find_media_type
+from arena.store.reader import parse_iteration
 
 Handler = Callable[..., Any]
 KINDS = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
 """Media types of static files by suffix; other files are not served."""
 SWEEP_SECONDS = 5.0
-"""Seconds between two sweeps of abandoned matches."""
+"""Seconds between checks for abandoned matches."""
 
 
 class Viewer:
-    """JSON API of the viewer: one method per path.
+    """JSON API of the viewer, with one method per path.
 
     Methods return values that can be converted to JSON. A method for GET gets the URL's `query`, one for POST the JSON
-    object `posted`; other arguments come from the path. Errors are StoreError for unknown runs, matches or files, and
-    ConfigError for invalid requests.
+    object `posted`; other arguments come from the path. Unknown runs, matches or files raise StoreError, invalid
+    requests ConfigError.
     """
 
     def __init__(self, library: Library, services: Services) -> None:
@@ -69,15 +69,15 @@ class Viewer:
         self._caches: dict[Index, FigureCache] = {}
 
     def runs(self, query: Mapping[str, str]) -> Any:
-        """Return a row for each run: name, game, progress, if it is live, and its most relevant figure."""
+        """Return a row for each run: name, game, progress, whether it is running, and its most relevant figure."""
         return [runs.summarise_run(name, index) for name, index in self.library.runs().items()]
 
     def changes(self, query: Mapping[str, str]) -> Any:
-        """Return a fingerprint by run, which changes whenever the run's files do. The page polls it."""
+        """Return a fingerprint of each run by name, which changes whenever the run's files do. The page polls it."""
         return {name: index.fingerprint() for name, index in self.library.runs().items()}
 
     def run(self, query: Mapping[str, str], run: str) -> Any:
-        """Return a run's row in the list with its settings. Raises StoreError for an unknown run."""
+        """Return a run's row of the list, with its settings. Raises StoreError for an unknown run."""
         return runs.describe_run(run, self.library.run(run))
 
     def flight(self, query: Mapping[str, str], run: str) -> Any:
@@ -85,20 +85,20 @@ class Viewer:
         return runs.list_in_flight(self.library.run(run))
 
     def estimators(self, query: Mapping[str, str]) -> Any:
-        """Return a name and a one-line description of each advantage estimator; [] without that service."""
+        """Return the name and one-line description of each advantage estimator; [] if the service is not available."""
         return list(self.services.estimators()) if self.services.estimators else []
 
     def curves(self, query: Mapping[str, str], run: str) -> Any:
-        """Return the run's charts, and in `unread` the number of iterations whose intervals are not yet read."""
+        """Return the run's charts, and as `unread` the number of iterations whose intervals are not computed yet."""
         index = self.library.run(run)
         return self._curves.setdefault(index, Curves(index, self.services.theory)).charts()
 
     def alarms(self, query: Mapping[str, str], run: str) -> Any:
-        """Return the run's alarms: name, subject, and the figure before and after. Cached while files do not change."""
+        """Return the run's alarms: name, subject, and the figure before and after. Cached until the files change."""
         return self._cache(run).get(list_alarms)
 
     def summary(self, query: Mapping[str, str], run: str) -> Any:
-        """Return the run's summary: figures in the first and last iteration. Cached while files do not change."""
+        """Return the run's summary: figures of the first and last iteration. Cached until the files change."""
         index = self.library.run(run)
         index.refresh(0.1)
         stated = (
@@ -107,13 +107,13 @@ class Viewer:
         return self._cache(run).get(summarise, stated)
 
     def league(self, query: Mapping[str, str], run: str) -> Any:
-        """Return the run's league as a graph: nodes, edges, payoff matrix, cycles. Cached while files do not change."""
+        """Return the run's league as a graph: nodes, edges, payoff matrix, cycles. Cached until the files change."""
         return self._cache(run).get(build_league_graph)
 
     def matches(self, query: Mapping[str, str], run: str) -> Any:
         """Return a page of the run's list of matches, filtered and sorted by `query` (`listing.list_matches`).
 
-        If `query` has a `text`, only matches that contain it are listed, and `found` has the hits of the search.
+        If `query` has a `text`, the list has only matches that contain it, and `found` has the search hits.
         """
         index, ids, found = self.library.run(run), None, None
         if query.get("text", "").strip():
@@ -123,7 +123,7 @@ class Viewer:
         return answer | ({"found": found} if found else {})
 
     def match(self, query: Mapping[str, str], run: str, match: str) -> Any:
-        """Return a match, related matches (`family`) and notes. Long texts are cut, later if `query` has `whole`."""
+        """Return a match, related matches (`family`) and notes. Long texts are cut, less so if `query` has `whole`."""
         index = self.library.run(run)
         unread = index.refresh(0.0)  # the page then asks again
         told = describe_match(
@@ -137,25 +137,25 @@ class Viewer:
         return told | {"family": list_family(index, match), "notes": own, "unread": unread}
 
     def near(self, query: Mapping[str, str], run: str, match: str) -> Any:
-        """Return the ids `before` and `after` the match in the list that `query` filters and sorts, if they exist."""
+        """Return the ids `before` and `after` the match, if any, in the list that `query` filters and sorts."""
         return listing.find_neighbours(self.library.run(run), query, match)
 
     def tokens(self, query: Mapping[str, str], run: str, match: str) -> Any:
-        """Return the tokens of a match, by seat, with text if a tokenizer is known, and logged figures."""
+        """Return a match's tokens by seat, with their logged figures and, if the tokenizer is known, their text."""
         return read_tokens(self.library.run(run), match, self.services.decode)
 
     def credit(self, query: Mapping[str, str], run: str, match: str) -> Any:
-        """Return a match's advantages under the estimator that `query` names, or that they are still being computed.
+        """Return a match's advantages under the estimator in `query`, or that they are still being computed.
 
         Raises StoreError for an unknown match, and ConfigError for an unknown estimator.
         """
-        index, number = self.library.run(run), iteration_of(match)
+        index, number = self.library.run(run), parse_iteration(match)
         if number is None or number not in index.iterations():
             raise StoreError("this run has no such match")
         return self.advantages.advantages(index, match, number, query.get("estimator", ""))
 
     def notes(self, query: Mapping[str, str], run: str) -> Any:
-        """Return the run's notes that contain the text of `query`, in upper or lower case; all without one."""
+        """Return the run's notes that contain the text of `query`, ignoring case; all notes without a text."""
         wanted = query.get("text", "").casefold()
         return [note for note in notes.read_notes(self.library.run(run)) if wanted in note["text"].casefold()]
 
@@ -180,17 +180,17 @@ class Viewer:
         return runs.answer_sql([self.library.run(name) for name in asked.runs], asked.query)
 
     def fork(self, posted: Mapping[str, Any], run: str, match: str) -> Any:
-        """Start `arena fork` for the match in a child process, and return the id of its `job`."""
+        """Start `arena fork` for the match in a child process and return its `job` id."""
         index = self.library.run(run)
         return self.jobs.fork(index, find_row(index, match), parse(ForkPost, posted))
 
     def control(self, posted: Mapping[str, Any], run: str) -> Any:
-        """Stop the run, and return the id of its process, or resume it, and return the id of the `job`."""
+        """Stop the run and return its process id, or resume it and return the `job` id."""
         act = self.jobs.stop if parse(ControlPost, posted).do == "stop" else self.jobs.resume
         return act(self.library.run(run))
 
     def play(self, posted: Mapping[str, Any]) -> Any:
-        """Start a match with a human player, a new game or a seat of a logged match, and return its `id`."""
+        """Start a match with a human player, in a new game or at a seat of a logged match, and return its `id`."""
         if "match" not in posted:
             return {"id": self.seats.start_new(parse(NewMatchPost, posted), self.library.runs())}
         asked = parse(PlayOnPost, posted)
@@ -198,17 +198,17 @@ class Viewer:
         return {"id": self.seats.take_over(index, find_row(index, asked.match), asked)}
 
     def list_played(self, query: Mapping[str, str]) -> Any:
-        """Return id and title of the matches with a human player that are running."""
+        """Return the id and title of each running match with a human player."""
         return self.seats.list_running()
 
     def end(self, posted: Mapping[str, Any], id: str) -> Any:
-        """End a human player's match, at once or after `LEFT` seconds in case its page is only reloaded."""
+        """End a human player's match, at once or, in case the page is only being reloaded, after `LEFT` seconds."""
         seat = self.seats.seat(id)
         seat.expire(LEFT) if parse(EndPost, posted).soon else seat.end()
         return {}
 
     def seat(self, query: Mapping[str, str], id: str) -> Any:
-        """Return the output `lines` of a human player's match from number `from` on, if it is `open`, any `error`."""
+        """Return a human player's match: output `lines` starting at `from`, whether it is `open`, and any `error`."""
         begin = query.get("from", "0")
         return self.seats.seat(id).read_since(int(begin) if begin.isdecimal() and len(begin) < 9 else 0)
 
@@ -227,7 +227,7 @@ class Viewer:
         return self.library.run(run).reader.log.blobs.get(hash)
 
     def seat_image(self, query: Mapping[str, str], id: str, hash: str) -> Any:
-        """Return the bytes of an image that a human player was shown. Raises StoreError if there is none."""
+        """Return the bytes of an image that a human player was shown. Raises StoreError for any other hash."""
         if (data := self.seats.seat(id).images.get(hash)) is None:
             raise StoreError("there is no such image")
         return data
@@ -279,7 +279,7 @@ def make_application(view: Viewer, token: str, port: int) -> Guard:
 
 
 async def _sweep(seats: Seats) -> None:
-    """End matches with human players whose pages are gone, every `SWEEP_SECONDS` seconds, until cancelled."""
+    """Every `SWEEP_SECONDS` seconds until cancelled, end matches with human players whose pages are closed."""
     while True:
         await asyncio.sleep(SWEEP_SECONDS)
         await run_in_threadpool(seats.sweep)
@@ -313,8 +313,8 @@ def _handle_image(handler: Handler) -> Handler:
             data = await run_in_threadpool(handler, {}, **request.path_params)
         except (StoreError, ConfigError, OSError):
             return error_response("there is no such image", 404)
-        if (media := media_of(data)) is None:
-            return error_response("this image is no PNG, JPEG or WebP", 415)
+        if (media := find_media_type(data)) is None:
+            return error_response("this image is not a PNG, JPEG or WebP", 415)
         return Response(data, media_type=media)
 
     return answer
@@ -343,7 +343,7 @@ def _handle_file(data: bytes, kind: str) -> Handler:
 
 
 def _load_static() -> dict[str, tuple[bytes, str]]:
-    """Return content and media type of the static files by URL path, loaded so that no request reaches the disk."""
+    """Load the static files, so that no request reaches the disk. Returns content and media type by URL path."""
     found: dict[str, tuple[bytes, str]] = {}
 
     def walk(folder: Traversable, path: str) -> None:

@@ -1,4 +1,4 @@
-"""Charts of a run for the viewer: one per kind of figure, with a line per role, policy or opponent."""
+"""Charts of a run for the viewer: one per kind of metric, with a line per role, policy or opponent."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from arena.statistics import ANY, SHARE, Bounds, Interval, mean_ci, range_of
 from arena.store.evaluations import Evaluation
 
 MIN_MOVE = 0.02
+"""Minimum range of a share for which a chart is not `still`."""
 MAX_LINES = 6
 """Maximum number of lines in a chart; those with the most values are kept."""
 KINDS: Mapping[str, str] = {
@@ -57,7 +58,7 @@ class Level(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """Place on the x axis of a chart, drawn as a vertical line with its label."""
+    """Position on the x axis of a chart, drawn as a vertical line with its label."""
 
     label: str
     x: float
@@ -66,8 +67,8 @@ class Mark(NamedTuple):
 class Curve(NamedTuple):
     """Chart: lines (`series`), theory values (`levels`), their metrics (`keys`) and the y range (`bounds`).
 
-    `still` is True for shares that all move by less than `MIN_MOVE`. x is `along`, "" for the iteration. With
-    `own_scales` each of two lines has a y axis of its own.
+    `still` is True for shares that all move by less than `MIN_MOVE`. `along` names the x axis; "" is the iteration.
+    With `own_scales`, each of two lines has a separate y axis.
     """
 
     title: str
@@ -105,10 +106,10 @@ def make_charts(
     levels: Callable[[Mapping[str, Any]], Iterable[Level]],
     is_zero_sum: bool = False,
 ) -> Iterator[Curve]:
-    """Yield a chart per kind of figure in `KINDS` from a table of metrics, if it has a metric of that kind that varies.
+    """Yield a chart for each kind in `KINDS` of which the table of metrics has a metric that varies.
 
-    `known` returns a metric's intervals, `levels` the theory values for metrics. `is_zero_sum` drops the chart of
-    rewards for zero-sum self-play with one role.
+    `known` returns a metric's intervals, `levels` the theory values of metrics. `is_zero_sum` omits the chart of
+    rewards if there is only one role, whose rewards then cancel.
     """
     for title, pattern in KINDS.items():
         keys = {
@@ -133,7 +134,7 @@ def _make_label(caught: re.Match[str], key: str) -> str:
 
 
 def _make_points(frame: pd.DataFrame, key: str, intervals: IntervalsOf) -> list[tuple[int, Interval]]:
-    """Return the metric's values by iteration, with interval ends from `intervals`, or NaN where it has none."""
+    """Return a metric's points: (iteration, value with interval). Ends that `intervals` does not know are NaN."""
     known, rows = intervals(key), frame[["iteration", key]].dropna()
     values = zip(rows["iteration"].tolist(), rows[key].astype("float64").tolist(), strict=True)
     points = [(int(k), value, known.get(int(k))) for k, value in values if math.isfinite(value)]
@@ -153,7 +154,7 @@ def intervals(log: Frames, key: str) -> dict[int, Interval]:
 
 
 def _reward_intervals(log: Frames, role: str) -> dict[int, Interval]:
-    """Return mean and interval by iteration of the total reward per match of a trained role. Branches are left out."""
+    """Return a trained role's mean reward per match, with its interval, by iteration. Leaves out branches."""
     whole = log.complete[log.complete["parent"] == ""]
     held = log.seats[log.seats["trained"] & (log.seats["role"] == role)].merge(whole[["run", "match"]])
     turns = log.turns.merge(held[["run", "match", "seat"]], on=["run", "match", "seat"])
@@ -180,9 +181,9 @@ def find_levels(log: Frames, keys: Mapping[str, Any], theory: Mapping[str, float
 
 
 def make_panel_charts(evaluations: Sequence[Evaluation]) -> Iterator[Curve]:
-    """Yield one chart of payoff against the panel of fixed opponents by iteration; none for fewer than two evaluations.
+    """Yield one chart of the payoff against the panel by iteration, or none for fewer than two evaluations.
 
-    The best response's payoff is drawn as a level, if known.
+    The panel is a set of fixed opponents. The best response's payoff is drawn as a level, if known.
     """
     points = []
     for one in evaluations:
@@ -199,8 +200,8 @@ def make_panel_charts(evaluations: Sequence[Evaluation]) -> Iterator[Curve]:
 def outcomes(log: Frames) -> dict[str, Any] | None:
     """Return the payoffs of two sides in the first and the last iteration; None unless there are exactly two sides.
 
-    `sides` are their names; `clouds` have, for both iterations, the pairs of payoffs with their share of matches;
-    `front` is the Pareto front; `theory` has the mean payoffs of theory's solutions.
+    `sides` are their names; `clouds` are, for both iterations, the pairs of payoffs with their share of matches;
+    `front` is the Pareto front; `theory` are the mean payoffs of theory's solutions.
     """
     with suppress(StoreError):
         paid, theory = find_sides(log)
@@ -221,7 +222,7 @@ def outcomes(log: Frames) -> dict[str, Any] | None:
 def pareto_front(outcomes: Sequence[Sequence[float]]) -> list[tuple[float, float]]:
     """Return the Pareto-optimal pairs of payoffs, without repeats and sorted by the first payoff.
 
-    No other pair exceeds such a pair on one side without loss on the other.
+    No other pair is better for one side without being worse for the other.
 
     >>> pareto_front([(1, 4), (2, 2), (3, 3), (1, 1), (3, 3), (2, 4)])
     [(2.0, 4.0), (3.0, 3.0)]
@@ -259,7 +260,7 @@ def find_sides(log: Frames) -> tuple[pd.DataFrame, dict[str, tuple[float, float]
         if len(sides) == 2:
             paid = wide.dropna().set_axis(["x", "y"], axis=1).reset_index()
     if len(sides) != 2:
-        raise StoreError(f"a picture of outcomes is of two sides, not of {len(sides)}")
+        raise StoreError(f"a chart of outcomes needs two sides, not {len(sides)}")
     if paid.empty:
         raise StoreError("no match has ended in which both sides were paid")
     paid.attrs["sides"] = sides

@@ -18,7 +18,7 @@ from analysis.view.services import DealFacts, Facts, FindMarks
 from arena.errors import StoreError
 from arena.plain import printable
 from arena.store.feed import PLAYING
-from arena.store.reader import iteration_of
+from arena.store.reader import parse_iteration
 from arena.store.schema import UNREAD
 
 MAX_TURNS, MAX_FACTS = 2000, 60
@@ -26,11 +26,11 @@ MAX_TURNS, MAX_FACTS = 2000, 60
 
 
 def find_row(index: Index, id: str, streams: bool = False) -> dict[str, Any]:
-    """Return a match's row of the log, or of the turn feed while it is played. Raises StoreError for an unknown id.
+    """Return a match's row from the log, or from the turn feed while it is played. Raises StoreError for an unknown id.
 
     Rows of sealed iterations lack their tokens unless `streams` is True.
     """
-    number = iteration_of(id)
+    number = parse_iteration(id)
     if number is not None and number in index.iterations():
         if (row := index.find_open_match(number, id)) is not None:
             return row
@@ -50,7 +50,7 @@ def describe_match(
     max_turns: int = MAX_TURNS,
     find_marks: FindMarks | None = None,
 ) -> dict[str, Any]:
-    """Return all that the page shows of a match except its tokens, as JSON values, with long texts cut.
+    """Return all that the page shows of a match except its tokens, as JSON values, with long texts truncated.
 
     `find_marks` returns the boxes in images that acts name; each turn has its own as `marks`. At most `max_turns` turns
     are returned; `left_out` counts the others. Raises StoreError for an unknown id.
@@ -177,7 +177,7 @@ def _describe_deal(
 
 
 def format_facts(known: Mapping[str, Facts]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    """Yield seat ("" for all seats) and (fact, value) texts of a deal, for seats with any facts.
+    """Yield (seat, [(fact, value), …]) texts of a deal, for seats with facts; the seat "" is all seats.
 
     >>> list(format_facts({"": {"items": ["hat"], "in_pool": [2]}, "opener": {}}))
     [('', [('in pool', 'hat 2')])]

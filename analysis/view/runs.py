@@ -25,7 +25,7 @@ from arena.statistics import SHARE, range_of
 from arena.store import locks
 from arena.store.files import CONFIG
 from arena.store.reader import RunReader
-from arena.store.stages import find_begun_stages, is_pipeline, pipeline_of
+from arena.store.stages import find_begun_stages, find_pipeline, is_pipeline
 
 ROWS, CELL, SECONDS, SETTINGS, FLIGHT = 1000, 2000, 60.0, 500, 100
 """Maximum numbers: rows of an SQL answer, characters of a cell, seconds of a query, settings, matches in progress."""
@@ -79,7 +79,7 @@ def list_in_flight(index: Index) -> dict[str, Any]:
                 {"seat": truncate(seat, CELL), "policy": truncate(seated.policy, CELL)}
                 for seat, seated in one.head.seats.items()
             ],
-            "turns": len(one.places), "seat": one.seat, "said": one.said, "started": one.head.started[:40],
+            "turns": len(one.turn_spans), "seat": one.seat, "said": one.last_speech, "started": one.head.started[:40],
         }
         for id, one in [*found.items()][:FLIGHT]
     ]  # fmt: skip
@@ -181,5 +181,5 @@ def _find_runs(path: Path) -> list[Path]:
 
 def _name_run(run: Path) -> str:
     """Return the name of a run's folder, for a stage after that of its pipeline."""
-    pipeline = pipeline_of(run)
+    pipeline = find_pipeline(run)
     return f"{pipeline.name}~{run.name}" if pipeline else run.name

@@ -31,7 +31,7 @@ from arena.store.outputs import require_output, results_kind
 
 if TYPE_CHECKING:
     from arena.evaluate.evaluation import Result
-    from arena.evaluate.specs import Contenders
+    from arena.evaluate.specs import ContenderLoader
     from arena.play.contenders import Contender
     from arena.play.settings import GameSpec
 
@@ -65,7 +65,7 @@ def eval_(
         int | None, typer.Option(min=2, max=10**6, help="Minimum number of matches against each opponent; default 200.")
     ] = None,
     before: Annotated[
-        bool, typer.Option("--before", help="Also play the run's first weights on the same deals.")
+        bool, typer.Option("--before", help="Also play the run's initial weights on the same deals.")
     ] = False,
     reward_model: Annotated[
         str,
@@ -80,7 +80,7 @@ def eval_(
     by: Annotated[
         str,
         typer.Option(
-            help="Selection rules: majority,p_yes,reward_model,oracle; default all but those without a judge.",
+            help="Selection rules: majority,p_yes,reward_model,oracle; default all whose judge or model is given.",
             show_default=False,
         ),
     ] = "",
@@ -103,7 +103,7 @@ def eval_(
     endpoint: Endpoint = None,
     seed: Annotated[
         int | None,
-        typer.Option(min=0, max=2**63 - 1, help="Seed of deals and all other chance; default 0."),
+        typer.Option(min=0, max=2**63 - 1, help="Seed of deals and all other randomness; default 0."),
     ] = None,
     trust: Trust = False,
     out: Out = None,
@@ -127,23 +127,23 @@ def eval_(
     shared = panels.EvalOptions(contender, before, trust, out, as_json)
     games, opponents = split_names(game), split_names(against)
 
-    def make_loader() -> Contenders:
-        return specs.Contenders(role, make_announcer(), make_endpoints(endpoint), note, trust)
+    def make_loader() -> ContenderLoader:
+        return specs.ContenderLoader(role, make_announcer(), make_endpoints(endpoint), note, trust)
 
     if best_of:
-        others = {"--panel": panel, "--before": before, "--matches": matches}
-        selection.refuse_options(others, "does not go with --best-of")
+        forbidden = {"--panel": panel, "--before": before, "--matches": matches}
+        selection.refuse_options(forbidden, "does not go with --best-of")
         options = selection.BestOfOptions(
             n=best_of, games=games, against=opponents, options=option or [], split=split, by=split_names(by),
             judge=judge, reward_model=reward_model, decoding=split_names(decoding), deals=deals or selection.DEALS,
             seed=seed or 0,
         )  # fmt: skip
         return wait(selection.evaluate_best_of(shared, options, make_loader()))
-    others = {"--by": by, "--judge": judge, "--decoding": decoding}
-    selection.refuse_options(others, "needs --best-of, such as --best-of 16")
+    forbidden = {"--by": by, "--judge": judge, "--decoding": decoding}
+    selection.refuse_options(forbidden, "needs --best-of, such as --best-of 16")
     if panel:
-        others = {"--game": game, "--against": against, "--matches": matches, "--option": option, "--split": split}
-        loaded = panels.load_panel_with(panel, deals, seed, {**others, "--reward-model": reward_model})
+        forbidden = {"--game": game, "--against": against, "--matches": matches, "--option": option, "--split": split}
+        loaded = panels.load_adjusted_panel(panel, deals, seed, {**forbidden, "--reward-model": reward_model})
         return wait(panels.evaluate_on_panel(shared, loaded, make_loader()))
     if deals:
         raise ConfigError("--deals is for --panel and --best-of: use --matches, or name a panel")
@@ -181,7 +181,7 @@ class _GameOptions:
             require_game(GameSpec(name=name))
 
 
-async def _evaluate_games(shared: panels.EvalOptions, options: _GameOptions, loader: Contenders) -> None:
+async def _evaluate_games(shared: panels.EvalOptions, options: _GameOptions, loader: ContenderLoader) -> None:
     """Play the games, with --before also with the run's first weights; write the results and print the figures."""
     from arena.cli.show_evaluate import print_warnings, show_differences, show_results
     from arena.evaluate import specs
@@ -226,7 +226,7 @@ async def _evaluate_games(shared: panels.EvalOptions, options: _GameOptions, loa
 
 
 async def _choose_opponents(
-    contender: Contender, named: list[Contender], spec: GameSpec, loader: Contenders
+    contender: Contender, named: list[Contender], spec: GameSpec, loader: ContenderLoader
 ) -> list[Contender]:
     """Return the opponents in a game: none if it has one seat, else those named on the command line.
 

@@ -92,7 +92,7 @@ def evaluate_games(run: Path, quiet: bool) -> HeldOutResults | None:
 
 
 MAX_STATES = 100
-"""Information states of a game whose exploitability every run reports at its end, within a second."""
+"""Maximum information states of games whose exploitability is reported: measuring it takes less than a second."""
 
 
 def measure_exploitability(run: Path) -> dict[str, tuple[Exploitability, Exploitability]]:
@@ -105,10 +105,10 @@ def measure_exploitability(run: Path) -> dict[str, tuple[Exploitability, Exploit
     from arena.config.saved_config import load_experiment
     from arena.evaluate import specs
     from arena.evaluate.evaluation import make_game
-    from arena.evaluate.exploitability import DecisionCache, exploitability_of_contender, require_small
+    from arena.evaluate.exploitability import DecisionCache, compute_contender_exploitability, require_small
 
     measured, cache, experiment = {}, DecisionCache(), load_experiment(run)
-    loader = specs.Contenders()
+    loader = specs.ContenderLoader()
     for table in experiment.all_tables():
         game = make_game(table.game)
         if game.cooperative or not all(experiment.trained(seat.policy) for seat in table.seats.values()):
@@ -116,6 +116,6 @@ def measure_exploitability(run: Path) -> dict[str, tuple[Exploitability, Exploit
         with suppress(ConfigError, StoreError, WeightsError, RoleError):  # not measurable: reports nothing
             require_small(game, MAX_STATES)
             ends = wait(loader.load(specs.name_first_weights(str(run)), str(run)))
-            first, last = (wait(exploitability_of_contender(contender, table.game, cache)) for contender in ends)
+            first, last = (wait(compute_contender_exploitability(contender, table.game, cache)) for contender in ends)
             measured[table.game.name] = first, last
     return measured

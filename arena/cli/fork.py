@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 MAX_ACT = 80
-"""Characters of an act in the heading."""
+"""Maximum characters of an act in the heading."""
 
 
 def fork(
@@ -62,15 +62,15 @@ def fork(
     """
     from arena.cli.loop import wait
     from arena.evaluate.fork import fork as play
-    from arena.evaluate.specs import Contenders
+    from arena.evaluate.specs import ContenderLoader
     from arena.play.contenders import HumanContender
 
     require_output("--out", out, results_kind("fork"))
     others = _parse_seats(seat or [])
-    loader = Contenders(role, make_announcer(), make_endpoints(endpoint), note, trust)
+    loader = ContenderLoader(role, make_announcer(), make_endpoints(endpoint), note, trust)
     with progress(2 * n, as_json or lines or "human" in others.values(), loader.endpoints.status) as step:
         person = HumanContender(PlainConsole(stderr=True))
-        if lines:  # a page's seat
+        if lines:  # the person plays at the web page
             from arena.cli.seat import PageContender, write_line
 
             person = PageContender(PlainConsole(stderr=True))
@@ -96,7 +96,7 @@ def _parse_seats(assignments: Sequence[str]) -> dict[str, str]:
 
 def _to_json(forked: ForkResults) -> dict[str, Any]:
     """Return the forks as JSON data. Intervals are [estimate, low, high], with null for NaN."""
-    parting = forked.parting
+    fork_point = forked.fork_point
     arms = {"unchanged": forked.unchanged, "forked": forked.forked}
     figures = {
         name: {"logged": forked.logged.get(name)}
@@ -105,8 +105,8 @@ def _to_json(forked: ForkResults) -> dict[str, Any]:
         for name in forked.figures()
     }
     return {
-        "match": parting.match.id, "turn": parting.turn, "mover": parting.mover, "act": parting.act or None,
-        "sat": dict(forked.sat), "others": dict(forked.others), "figures": figures, "values": arms,
+        "match": fork_point.match.id, "turn": fork_point.turn, "mover": fork_point.mover, "act": fork_point.act or None,
+        "sat": dict(forked.original_players), "others": dict(forked.new_players), "figures": figures, "values": arms,
         "failed": forked.failed,
     }  # fmt: skip
 
@@ -116,28 +116,30 @@ def _interval_to_json(interval: Interval) -> list[float | None]:
 
 
 def show(console: Console, forked: ForkResults) -> None:
-    """Print what was changed, and each figure as logged, without and with the change, and the difference."""
+    """Print the change and each figure: its logged value, means without and with the change, and their difference."""
     from arena.plain import printable
 
-    parting = forked.parting
-    logged_turn = parting.match.turns[parting.turn]
+    fork_point = forked.fork_point
+    logged_turn = fork_point.match.turns[fork_point.turn]
     logged_act = " ".join(logged_turn.action.split())[:MAX_ACT]
-    act = f"{parting.act[:MAX_ACT]} instead of {logged_act}" if parting.act else f"was {logged_act}"
-    players = ", ".join(f"{seat} = {forked.others.get(seat, who or 'human')}" for seat, who in forked.sat.items())
+    act = f"{fork_point.act[:MAX_ACT]} instead of {logged_act}" if fork_point.act else f"was {logged_act}"
+    names = {seat: name or "human" for seat, name in forked.original_players.items()} | dict(forked.new_players)
+    players = ", ".join(f"{seat} = {name}" for seat, name in names.items())
     forks = max(map(len, forked.forked.values()), default=0)
-    head = f"{parting.match.id} of {parting.match.game} from turn {parting.turn + 1} on ({logged_turn.seat}: {act})"
+    match, turn = fork_point.match, fork_point.turn
+    head = f"{match.id} of {match.game} from turn {turn + 1} on ({logged_turn.seat}: {act})"
     show_line(console, head, "bold")
     show_line(console, f"{forks} forks: {players} (95 % intervals)")
     rows: list[list[Cell]] = []
     for name in forked.figures():
         logged, difference = forked.logged.get(name), forked.difference(name)
-        moved = (
+        formatted = (
             Text("–")
             if math.isnan(difference.estimate)
             else format_difference(name, difference, format_interval(difference))
         )
         means = [format_interval(forked.mean(arm, name)) for arm in (forked.unchanged, forked.forked)]
-        rows.append([printable(name), "–" if logged is None else f"{logged:.2f}", *means, moved])
+        rows.append([printable(name), "–" if logged is None else f"{logged:.2f}", *means, formatted])
     show_table(console, ("", "logged", "as they were", "forked", "difference"), rows)
     for reason, count in forked.failed.items():
         show_line(console, f"! {count} attempts failed: {reason}", "yellow")

@@ -52,7 +52,7 @@ def matrix_(
         ),
     ] = "",
     tasks: Annotated[
-        int, typer.Option(min=2, max=10**5, help="Number of hidden entities, the same for every agent and person.")
+        int, typer.Option(min=2, max=10**5, help="Number of tasks (hidden entities), equal for all agents and persons.")
     ] = 50,
     trials: Annotated[int, typer.Option(min=1, max=1000, help="Matches per task, with different randomness.")] = 4,
     k: Annotated[int | None, typer.Option("--k", min=1, help="Largest k of pass^k; default --trials.")] = None,
@@ -78,7 +78,7 @@ def matrix_(
     """
     from arena.cli.loop import wait
     from arena.evaluate.matrix import Cell, Person, find_voice, play_matrix, read_persons
-    from arena.evaluate.specs import Contenders
+    from arena.evaluate.specs import ContenderLoader
 
     require_output("--plot", plot, PICTURE)
     require_output("--out", out, results_kind("matrix"))
@@ -86,7 +86,7 @@ def matrix_(
     if max_k > trials:
         raise ConfigError(f"--k {max_k} needs at least as many --trials, not {trials}")
     texts = split_names(persons)
-    loader = Contenders("", make_announcer(), make_endpoints(endpoint), note, trust)
+    loader = ContenderLoader("", make_announcer(), make_endpoints(endpoint), note, trust)
     voices = list(dict.fromkeys(voice for text in texts if (voice := find_voice(text))))
     loaded = wait(loader.load(*dict.fromkeys(agents), *voices, games=[game]))
     rows, speakers = loaded[: len(loaded) - len(voices)], loaded[len(loaded) - len(voices) :]

@@ -13,19 +13,20 @@ from arena.errors import ConfigError
 
 if TYPE_CHECKING:
     from arena.evaluate.panel import PanelPlan
-    from arena.evaluate.specs import Contenders
+    from arena.evaluate.specs import ContenderLoader
     from arena.panels.settings import Panel
     from arena.play.contenders import Contender
 
 
-def load_panel_with(name: str, deals: int | None, seed: int | None, refused: dict[str, Any]) -> Panel:
-    """Load a panel, with its number of deals and seed replaced unless None.
+def load_adjusted_panel(name: str, deals: int | None, seed: int | None, forbidden: dict[str, Any]) -> Panel:
+    """Load a panel, with its number of deals and its seed replaced where `deals` and `seed` are not None.
 
-    `refused` has values by option for options that the panel decides. Raises ConfigError if one is not empty.
+    `forbidden` are the values, by name, of command-line options that a panel does not allow, because it sets them
+    itself. Raises ConfigError if the user gave one.
     """
     from arena.panels.settings import load_panel
 
-    if extra := [option for option, value in refused.items() if value]:
+    if extra := [option for option, value in forbidden.items() if value]:
         raise ConfigError(f"--panel decides the game and the opponents: leave {', '.join(extra)} out")
     changes = {"deals": deals, "seed": seed}
     return load_panel(name).model_copy(update={key: value for key, value in changes.items() if value is not None})
@@ -42,8 +43,11 @@ class EvalOptions:
     as_json: bool
 
 
-async def evaluate_on_panel(options: EvalOptions, panel: Panel, loader: Contenders) -> None:
-    """Play the panel, with --before also with the run's first weights; write the results and print the payoffs."""
+async def evaluate_on_panel(options: EvalOptions, panel: Panel, loader: ContenderLoader) -> None:
+    """Play the contender on the panel, write the results and print the payoffs.
+
+    With --before, the run's initial weights are played too.
+    """
     from arena.cli.show_panel import show_panel_table
     from arena.evaluate import specs
     from arena.evaluate.best_play import BestPlay
@@ -78,7 +82,7 @@ async def evaluate_on_panel(options: EvalOptions, panel: Panel, loader: Contende
 
 
 def _plan_all(contenders: Sequence[Contender], panel: Panel, members: Sequence[Contender]) -> list[PanelPlan]:
-    """Return a checked plan of each contender's matches. Raises ConfigError before any match is played."""
+    """Return the checked plan of each contender's matches. Raises ConfigError if a player cannot take its seat."""
     from arena.evaluate.casting import Casting
     from arena.evaluate.panel import PanelPlan, resolve_panel_game
     from arena.play.contenders import ModelContender
@@ -92,7 +96,7 @@ def _plan_all(contenders: Sequence[Contender], panel: Panel, members: Sequence[C
 
 
 def list_panels() -> list[dict[str, str]]:
-    """Return a row per built-in panel with `panel`, `game`, `members` and `what`, for `arena list panels`."""
+    """Return a row per built-in panel (`panel`, `game`, `members`, `what`) for `arena list panels`."""
     from arena.panels.settings import describe_panel, list_panels, load_panel
 
     panels = {name: load_panel(name) for name in list_panels()}
@@ -103,14 +107,14 @@ def list_panels() -> list[dict[str, str]]:
 
 
 def describe(name: str) -> dict[str, Any]:
-    """Return the settings of a panel, such as its game, members, deals and seed, as JSON data."""
+    """Return a panel's settings, such as its game, members, deals and seed, as JSON data."""
     from arena.panels.settings import load_panel
 
     return load_panel(name).model_dump(mode="json")
 
 
 def show(console: PlainConsole, name: str) -> None:
-    """Print the game, members and number of deals of the panel `name`."""
+    """Print a panel's game, members and number of deals."""
     from agents.players.scripted import GAME_PLAYERS, SCRIPTED
     from arena.cli.show_evaluate import format_game
     from arena.cli.tables import show_line, show_table

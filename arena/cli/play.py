@@ -20,7 +20,7 @@ from arena.store.outputs import RECORDS, append_output, require_output
 from games.contracts import UNREAD
 
 if TYPE_CHECKING:
-    from arena.evaluate.specs import Contenders
+    from arena.evaluate.specs import ContenderLoader
     from arena.play.contenders import Contender
     from arena.play.match import MatchPlan
     from arena.records import MatchRecord
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 HUMAN = "human"
 MIN_WIDTH = 36
-"""Terminal columns that a table of three short columns needs."""
+"""Minimum terminal width, in characters, of a table with three short columns."""
 
 
 def play(
@@ -61,7 +61,7 @@ def play(
     from arena.cli.loop import wait
     from arena.config.sources import parse_game_options
     from arena.evaluate.evaluation import make_game
-    from arena.evaluate.specs import Contenders
+    from arena.evaluate.specs import ContenderLoader
     from arena.play.contenders import HumanContender, play_one
     from arena.play.match import Limits, MatchPlan
     from arena.play.settings import GameSpec
@@ -74,7 +74,7 @@ def play(
     table = make_game(GameSpec(name=game, options=settings))
     players = assign_seats(table, seat or [])
     require_output("--out", out, RECORDS)
-    loader = Contenders(
+    loader = ContenderLoader(
         role, lambda step: console.print(_make_text(step, "dim")), make_endpoints(endpoint), note, trust
     )
     others = load_others(game, table, players, loader)
@@ -103,7 +103,7 @@ def play(
 
 
 def play_in_browser() -> None:
-    """Replace this process by `arena view`, which plays this command's match in the page. Never returns."""
+    """Replace this process by `arena view`, which plays this command's match in its page. Never returns."""
     import os
     import sys
 
@@ -113,7 +113,11 @@ def play_in_browser() -> None:
 
 
 def find_trained_options(name: str, assignments: Sequence[str], trust: bool) -> dict[str, Any]:
-    """Return the game options of the first run among the players, without its split; {} if no run plays this game."""
+    """Return the game options, except `split`, with which the first run among the players was trained.
+
+    `assignments` are `SEAT=WHO` options; `trust` allows code from a run's folder. Runs that do not play the game `name`
+    are skipped. Returns {} if there is none.
+    """
     from os.path import expanduser
 
     from arena.config.own_files import resolve_game_name
@@ -134,9 +138,9 @@ def find_trained_options(name: str, assignments: Sequence[str], trust: bool) -> 
 
 
 def assign_seats(game: Game, assignments: Sequence[str]) -> dict[str, str]:
-    """Return the player of each seat from `SEAT=WHO` options, in the game's order.
+    """Parse `SEAT=WHO` options. Returns the player of each seat, in the game's order.
 
-    Raises ConfigError for unknown, double and missing seats.
+    Raises ConfigError for a seat that is unknown, assigned twice or missing.
     """
     names: list[str] = list(game.possible_agents)
     assigned: dict[str, str] = {}
@@ -157,8 +161,10 @@ def assign_seats(game: Game, assignments: Sequence[str]) -> dict[str, str]:
     return {name: assigned[name] for name in names}
 
 
-def load_others(title: str, game: Game, players: Mapping[str, str], loader: Contenders) -> dict[str, Contender]:
-    """Load and check the contenders of all seats but the human ones. Scripted policies talk if they can."""
+def load_others(
+    game_name: str, game: Game, players: Mapping[str, str], loader: ContenderLoader
+) -> dict[str, Contender]:
+    """Load and check the contenders of all seats that are not human. Scripted policies talk if they can."""
     from agents.players.scripted import add_remarks
     from arena.cli.loop import wait
     from arena.evaluate.casting import warn_unknown_games
@@ -171,14 +177,14 @@ def load_others(title: str, game: Game, players: Mapping[str, str], loader: Cont
         raise ConfigError(f"{error}{nearest(misspelt[0], [HUMAN]) if misspelt else ''}") from None
     others = {seat: loaded[spec] for seat, spec in players.items() if spec != HUMAN}
     for seat, contender in others.items():
-        contender.check(title, game, seat)
-    for line in warn_unknown_games(others.values(), title):
+        contender.check(game_name, game, seat)
+    for line in warn_unknown_games(others.values(), game_name):
         note(line)
     return others
 
 
 def _show_plan(console: Console, plan: MatchPlan, players: Mapping[str, str], has_run_options: bool) -> None:
-    """Print game, seed and players by seat, and the game's options if some are those of a run."""
+    """Print the game, seed and players by seat, and the game's options if they come from a run."""
     names = ", ".join(f"{seat} = {name}" for seat, name in players.items())
     console.print(_make_text(f"{plan.game}, seed {plan.seed}: {names}", "bold"))
     if has_run_options:
@@ -187,7 +193,7 @@ def _show_plan(console: Console, plan: MatchPlan, players: Mapping[str, str], ha
 
 
 def _show_outcome(console: Console, game: Game, people: Sequence[str], record: MatchRecord) -> None:
-    """Print the messages that people have not read, or the whole match if none took part, and the result."""
+    """Print the result after the messages that people have not read, or after the whole match if none took part."""
     from agents.players.human import HumanLeft, show_messages
     from games.abilities import PlainWords
     from games.contracts import Deal
@@ -221,7 +227,7 @@ def _show_outcome(console: Console, game: Game, people: Sequence[str], record: M
 
 
 def _show_epilogue(console: Console, rows: Sequence[Sequence[str]], verdict: str) -> None:
-    """Print the outcome as a table and a sentence. In a narrow terminal cells fold, then lines wrap."""
+    """Print the outcome as a table and a sentence. In a narrow terminal, cells are folded, then lines are wrapped."""
     from rich.measure import Measurement
     from rich.table import Table
 
@@ -238,12 +244,12 @@ def _show_epilogue(console: Console, rows: Sequence[Sequence[str]], verdict: str
 
 
 def _format_options(options: Mapping[str, Any]) -> str:
-    """Return game options as text, `illegal=end, talk=false`."""
+    """Return game options as text, such as `illegal=end, talk=false`."""
     return ", ".join(f"{name}={json.dumps(value).strip(chr(34))}" for name, value in options.items())
 
 
 def _make_text(text: str, style: str) -> Text:
-    """Return a styled text with its control characters made visible."""
-    from agents.reply import visible
+    """Return a styled text in which control characters are visible."""
+    from agents.reply import remove_invisible
 
-    return Text(visible(text, keep="\n"), style=style)
+    return Text(remove_invisible(text, keep="\n"), style=style)

@@ -1,4 +1,4 @@
-"""Overview of a pipeline for `arena show`: its stages, how far each is, and its latest metrics."""
+"""Overview of a pipeline for `arena show`: its stages with their progress and latest metrics."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ from arena.store.reader import FolderReader, read_metrics
 from arena.store.stages import DONE, find_begun_stages, read_done, stage_folder
 
 HIDDEN = ("it", "match/s", "tok/s", "s")
-"""Columns of a run's table that say nothing about a stage as a whole."""
+"""Columns of a run's table that are left out, because they do not describe a stage as a whole."""
 
 
 def list_stages(run: Path) -> list[dict[str, Any]]:
-    """Return a row for each of a pipeline's stages: its name, kind, folder, state, iterations, and latest metrics."""
+    """Return a row for each stage of a pipeline: name, kind, folder, state, iterations done and planned, metrics.
+
+    Raises StoreError if the pipeline's config is damaged.
+    """
     config = run / CONFIG
     stages = text_layer(str(config), FolderReader(run).config()).data.get(STAGES)
     try:
@@ -33,7 +36,7 @@ def list_stages(run: Path) -> list[dict[str, Any]]:
 
 
 def show_pipeline(console: Console, run: Path) -> None:
-    """Print a pipeline's stages, how far each is, and its latest metrics."""
+    """Print a pipeline's stages with their progress and latest metrics."""
     rows = list_stages(run)
     cells = [format_row(row["metrics"], [row["metrics"]]) for row in rows]
     figures = [{name: text for name, text in row.items() if name not in HIDDEN} for row in cells]
@@ -61,7 +64,7 @@ def _describe_stage(run: Path, number: int, entry: Mapping[str, Any]) -> dict[st
 
 
 def _find_state(folder: Path) -> str:
-    """Return the state of a stage, given its folder: done, running, stopped, to come or damaged."""
+    """Return the state of the stage in `folder`: done, running, stopped, to come (not started) or damaged."""
     try:
         if read_done(folder):
             return "done"

@@ -50,7 +50,7 @@ def tournament_(
     """
     from arena.cli.loop import wait
     from arena.evaluate.evaluation import count_deals
-    from arena.evaluate.specs import Contenders
+    from arena.evaluate.specs import ContenderLoader
     from arena.evaluate.tournament import count_pairs, play_tournament
     from arena.play.settings import GameSpec
 
@@ -58,7 +58,7 @@ def tournament_(
     require_output("--plot", plot, PICTURE)
     require_output("--out", out, results_kind("tournament"))
     require_game(GameSpec(name=game))
-    loader = Contenders(role, make_announcer(), make_endpoints(endpoint), note, trust)
+    loader = ContenderLoader(role, make_announcer(), make_endpoints(endpoint), note, trust)
     loaded = wait(loader.load(*contenders, games=[game]))
     spec = resolve_game(game, option, loaded, split)
     with progress(

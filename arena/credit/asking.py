@@ -1,8 +1,8 @@
-"""Reward stages that ask models of their own, such as judges and reward models.
+"""Reward stages that query models, such as judges and reward models.
 
-A stage is marked with `@asks(make, ...)`. `make(context, state, **settings)` returns a `Measurer`, which computes the
-stage's measure before credit, with state between iterations and figures in the metrics. `arena.credit.measures` are
-computed by the run's policies instead.
+`@asks(make, ...)` marks such a stage. `make(context, state, **settings)` returns its `Measurer`, which computes the
+stage's measure before credit assignment, keeps state between iterations, and reports metrics. The measures of
+`arena.credit.measures` are computed from the run's trained policies instead.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MAX_CONCURRENT = 64
 
 
 class Question(NamedTuple):
-    """A question to a model: the system text, equal for many questions, and the user's text."""
+    """Prompt to a model: the system text, which many questions share, and the user's text."""
 
     system: str
     user: str
@@ -52,7 +52,7 @@ class ModelReply(NamedTuple):
 
 
 class Budget:
-    """Counter of a stage's calls and tokens, with limits for the whole run. Its state is plain numbers."""
+    """Counter of a stage's calls and tokens, with limits for the whole run; None is no limit."""
 
     def __init__(self, calls: int | None, tokens: int | None, state: Mapping[str, int]) -> None:
         self._max_calls, self._max_tokens = calls, tokens
@@ -77,7 +77,7 @@ class Budget:
 
 
 class Asker:
-    """Caller of a run's models for replies outside of matches: frozen policies by their engine, or endpoints."""
+    """Client for replies outside of matches, from a run's frozen policies or from endpoints."""
 
     def __init__(self, policies: Mapping[str, Policy], engine: Engine, endpoints: Endpoints) -> None:
         self._policies, self._engine, self._endpoints = policies, engine, endpoints
@@ -90,40 +90,37 @@ class Asker:
         seeds: Sequence[tuple[int, ...]],
         budget: Budget,
     ) -> list[ModelReply]:
-        """Ask a policy or endpoint all questions and return the replies in order.
+        """Send all questions to a policy or endpoint and return the replies in order.
 
-        A reply depends on its question and seed alone. Tokens that endpoints read are estimated. Raises PlayError if
-        an endpoint answers none of several questions, so that a run does not go on without it.
+        A reply depends on its question and seed alone. The input tokens of endpoints are estimated. Raises PlayError if
+        an endpoint answers none of several questions, so that the run stops.
         """
         if name in self._policies:
             return await self._ask_policy(self._policies[name], questions, sampling, seeds, budget)
-        endpoint, model, gate, reasons = (
-            self._endpoints.at(name),
-            parse_endpoint(name)[1],
-            asyncio.Semaphore(MAX_CONCURRENT),
-            [""],
-        )
+        endpoint, model = self._endpoints.at(name), parse_endpoint(name)[1]
+        semaphore, last_error = asyncio.Semaphore(MAX_CONCURRENT), ""
 
         async def ask_one(question: Question, seed: tuple[int, ...]) -> ModelReply:
+            nonlocal last_error
             input_tokens = 16 + sum(len(text.encode("utf-8", "replace")) for text in question) // 3
             if not budget.reserve(input_tokens + sampling.max_tokens):
                 return ModelReply(None, "budget")
             chat = [{"role": role, "content": text} for role, text in zip(("system", "user"), question, strict=True)]
             try:
-                async with gate:
+                async with semaphore:
                     answer = await endpoint.ask(model, chat, sampling, seed[0] % 2**31)
             except ContextFull:
                 budget.give_back(input_tokens + sampling.max_tokens)
                 return ModelReply(None, "room")
             except EndpointError as error:
-                reasons[0] = str(error)
+                last_error = str(error)
                 return ModelReply(None, "failed")
             budget.give_back(sampling.max_tokens - min(answer.tokens, sampling.max_tokens))
             return ModelReply(answer.text)
 
         replies = await asyncio.gather(*(ask_one(*arguments) for arguments in zip(questions, seeds, strict=True)))
         if len(replies) > 1 and all(reply.failure == "failed" for reply in replies):
-            raise PlayError(f"none of {len(replies)} questions was answered: {reasons[0]}")
+            raise PlayError(f"none of {len(replies)} questions was answered: {last_error}")
         return list(replies)
 
     def frame(self, name: str) -> ChatFrame:
@@ -167,7 +164,7 @@ class Asker:
 
 @dataclass(frozen=True)
 class AskContext:
-    """Services of a run that asking stages may use."""
+    """Services of a run for stages that query models."""
 
     asker: Asker
     rules: Callable[[str, int], str]
@@ -181,7 +178,7 @@ class AskContext:
 
 
 class Measurer(Protocol):
-    """Interface of objects that compute an asking stage's measure, with state between iterations."""
+    """Interface for computing the measure of a stage that queries models. Keeps state between iterations."""
 
     async def measure(self, k: int, trajectories: Sequence[Trajectory]) -> list[NDArray[np.float32]]:
         """Return one array per trajectory of iteration `k`, with an entry per turn.
@@ -191,7 +188,7 @@ class Measurer(Protocol):
         """
 
     def report(self, k: int) -> dict[str, float]:
-        """End iteration `k` and return its figures for the metrics."""
+        """Return the metrics of iteration `k`. Called once, after the last `measure` of the iteration."""
 
     def state(self) -> Any:
         """Return the state for the checkpoint, as JSON."""
@@ -199,7 +196,7 @@ class Measurer(Protocol):
 
 @dataclass(frozen=True)
 class ExperimentFacts:
-    """Facts of an experiment that stages check: its seats, its models and how its deals are played."""
+    """Facts about an experiment that a stage's `check` needs: seats, models, and how deals are played."""
 
     seats: Collection[str]
     """Seats of all games."""
@@ -216,7 +213,7 @@ class ExperimentFacts:
 
 
 Check = Callable[..., None]
-"""(ExperimentFacts, *, settings): raises ValueError if the stage cannot work in the experiment."""
+"""(ExperimentFacts, *, settings): raise ValueError if the stage cannot work in the experiment."""
 
 
 def asks(make: Callable[..., Measurer], name_of: Callable[..., str], check: Check) -> Callable[[Any], Any]:

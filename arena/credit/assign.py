@@ -58,7 +58,7 @@ def estimate_advantages(estimator: PartConfig, batch: TurnBatch, rewards: Floats
     if not is_valid:
         each = "token" if by_token else "turn"
         raise ConfigError(
-            f"credit.estimator: {estimator.name} has to give {len(expected)} finite numbers, one a {each}"
+            f"credit.estimator: {estimator.name} has to return {len(expected)} finite numbers, one per {each}"
         )
     return estimate if by_token else np.asarray(values, np.float64)
 

@@ -59,7 +59,7 @@ class TurnBatch:
         return copy
 
     @property
-    def counts(self) -> Bools:
+    def counted_mask(self) -> Bools:
         """Mask [M] of the trajectories that count in group statistics; all True if `counted` is None."""
         return np.ones(len(self.lengths), bool) if self.counted is None else self.counted
 
@@ -104,8 +104,8 @@ class TurnBatch:
         for start, trajectory in zip(self.starts, self.trajectories, strict=False):
             rows = {turn.index: start + k for k, turn in enumerate(trajectory.turns)}
             for stream in trajectory.streams:
-                own = np.asarray(stream.turns, np.int64)[np.asarray(stream.mask, bool)]
-                indices, inverse = np.unique(own, return_inverse=True)
+                sampled = np.asarray(stream.turns, np.int64)[np.asarray(stream.mask, bool)]
+                indices, inverse = np.unique(sampled, return_inverse=True)
                 parts.append(np.array([rows[i] for i in indices.tolist()], np.int64)[inverse])
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
@@ -184,7 +184,7 @@ class TurnBatch:
         return permuted
 
     def _weights(self, size: int) -> Floats:
-        return (self.counts if size == len(self.lengths) else self.counts[self.owner]).astype(np.float64)
+        return (self.counted_mask if size == len(self.lengths) else self.counted_mask[self.owner]).astype(np.float64)
 
     def totals(self, values: Floats) -> Floats:
         """Return the sum of `values` over each trajectory's turns ([T] to [M])."""
@@ -192,10 +192,10 @@ class TurnBatch:
 
     def returns(self, rewards: Floats, gamma: float = 1.0) -> Floats:
         """Return each turn's discounted return-to-go along its trajectory, [T]: R_k = Σ_{k' ≥ k} γ^(k'-k) r_k'."""
-        return self.backward(rewards, np.full(len(rewards), gamma))
+        return self.scan_backward(rewards, np.full(len(rewards), gamma))
 
-    def backward(self, values: Floats, carry: Floats) -> Floats:
-        """Compute x_k = values_k + carry_k · x_{k+1} backwards along each trajectory, with x = 0 after its end.
+    def scan_backward(self, values: Floats, carry: Floats) -> Floats:
+        """Return x_k = values_k + carry_k · x_{k+1}, computed backwards along each trajectory; x is 0 after its end.
 
         `values`, `carry` and the result have one entry per turn. Processes all trajectories at once, one vector
         operation per turn position.
@@ -226,7 +226,7 @@ class CreditedTrajectory:
     rewards: Floats
     """[K]"""
     advantages: Floats
-    """[K]; the mean over the turn's tokens if they differ."""
+    """[K]; means over the turns' tokens if these differ."""
     tokens: Floats | None = None
     """[n] advantages per token, stream after stream, if the estimator or a transform distinguishes tokens."""
     learned: NDArray[np.bool_] | None = None
@@ -261,7 +261,7 @@ def standardise_tokens(batch: TurnBatch, values: Floats, by: Sequence[Key]) -> F
     """
     groups = batch.groups(by)[batch.token_turns]
     size = int(groups.max(initial=-1)) + 1
-    weights = batch.counts[batch.owner[batch.token_turns]].astype(np.float64)
+    weights = batch.counted_mask[batch.owner[batch.token_turns]].astype(np.float64)
     count = np.maximum(np.bincount(groups, weights, size), 1.0)
     gaps = values - (np.bincount(groups, weights * values, size) / count)[groups]
     spread = np.sqrt(np.bincount(groups, weights * gaps**2, size) / count)[groups]

@@ -1,4 +1,4 @@
-"""Branches of matches: pairs of replies from one state, and turns that branches share."""
+"""Branches of matches: pairs of replies from the same state, and turns that branches share."""
 
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
@@ -26,14 +26,14 @@ def find_pairs(trajectories: Sequence[Trajectory]) -> Iterator[Pair]:
     """Yield pairs of turns that start from the same state with different replies: a branch and its parent match.
 
     Skips branches whose parent is absent, and replies with equal token ids. A turn is in at most one pair, the first
-    found. Branches of one match leave it at different turns, but a branch of a branch may start at the same turn.
+    found: branches of one match leave it at different turns, but a branch of a branch may start at the same turn.
     """
     paired = set[tuple[int, int]]()
     indices = {(t.match, t.seat): i for i, t in enumerate(trajectories)}
     for second, branch in enumerate(trajectories):
         turn = branch.parent_turn
         first = indices.get((branch.parent, branch.seat))
-        places = [k for k, own in enumerate(branch.turns) if own.index == turn]
+        places = [k for k, branch_turn in enumerate(branch.turns) if branch_turn.index == turn]
         if first is None or not places or _get_reply_ids(trajectories[first], turn) == _get_reply_ids(branch, turn):
             continue
         if paired.isdisjoint(both := {(first, turn), (second, turn)}):
@@ -46,25 +46,25 @@ def find_first_difference(one: MatchId, other: MatchId) -> int:
 
     Returns 0 if they share no ancestor, and MAX_TURNS, which exceeds every index, if they are the same match.
     """
-    lines = one.lineage(), other.lineage()
-    shared = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(*lines, strict=False))))
+    lineages = one.lineage(), other.lineage()
+    shared = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(*lineages, strict=False))))
     if not shared:
         return 0
-    return min([line[shared].turn for line in lines if len(line) > shared], default=MAX_TURNS)
+    return min([line[shared].turn for line in lineages if len(line) > shared], default=MAX_TURNS)
 
 
 def number_copies(batch: TurnBatch) -> Ints:
-    """Return a number per turn [T]; the copies of one turn, in a match and in its branches, share a number."""
-    lines = [MatchId.parse(t.match).lineage() for t in batch.trajectories]
+    """Return a number per turn, [T], equal for the copies of one turn in a match and its branches."""
+    lineages = [MatchId.parse(t.match).lineage() for t in batch.trajectories]
 
     def find_sampler(line: Sequence[MatchId], turn: int) -> str:
-        """Return the id of the match in this ancestry that sampled the turn, which its branches only repeat."""
+        """Return the id of the match in this lineage that sampled the turn; later ones repeat it."""
         return str(next(match for match in reversed(line) if match.turn <= turn))
 
     owners = batch.owner.tolist()
     seats = [t.seat for t in batch.trajectories]
     turns = zip(owners, batch.turns, strict=True)
-    return batch.number_labels([(seats[m], turn.index, find_sampler(lines[m], turn.index)) for m, turn in turns])
+    return batch.number_labels([(seats[m], turn.index, find_sampler(lineages[m], turn.index)) for m, turn in turns])
 
 
 def average_over_copies(batch: TurnBatch, tokens: Floats) -> Floats:

@@ -83,6 +83,7 @@ class Comparison:
 
 
 ZERO = 1e-9
+"""Smaller absolute values count as 0."""
 
 
 async def compare(
@@ -174,15 +175,15 @@ def name_columns(estimators: Sequence[PartConfig]) -> list[str]:
     if an estimator is named twice with the same settings.
     """
     names_with_folder, short = [c.name for c in estimators], [c.name.rpartition("/")[2] for c in estimators]
-    apart = len(set(short)) == len(set(names_with_folder))
+    are_distinct = len(set(short)) == len(set(names_with_folder))
     names = [
-        f"{called}({', '.join(f'{name}={value}' for name, value in c.to_plain()[c.name].items())})"
+        f"{label}({', '.join(f'{name}={value}' for name, value in c.to_plain()[c.name].items())})"
         if names_with_folder.count(c.name) > 1 and isinstance(c.to_plain(), dict)
-        else called
-        for c, called in zip(estimators, short if apart else names_with_folder, strict=True)
+        else label
+        for c, label in zip(estimators, short if are_distinct else names_with_folder, strict=True)
     ]
     if len(set(names)) < len(names):
-        raise ConfigError(f"{next(n for n in names if names.count(n) > 1)} is named twice: take one out")
+        raise ConfigError(f"{next(n for n in names if names.count(n) > 1)} is named twice: remove one")
     return names
 
 

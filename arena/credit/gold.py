@@ -46,7 +46,7 @@ def _build_answer_streams(trajectory: Trajectory, frame: ChatFrame, gold: Gold) 
     """Build one stream per turn: context, `gold.before`, and the answer, whose tokens alone count as sampled."""
     answer = get_answer(trajectory.game, trajectory.report, gold)
     ids = frame.encode(gold.before + answer)
-    # Where a word of the answer and the blank before it are one token, that token is the answer's.
+    # A token that spans the end of `gold.before` and the start of the answer belongs to the answer.
     opening = list(find_common_prefix([frame.encode(gold.before), ids]))
     contexts = trajectory.contexts()
     answer_ids = ids[len(opening) :]
@@ -54,7 +54,7 @@ def _build_answer_streams(trajectory: Trajectory, frame: ChatFrame, gold: Gold) 
 
 
 def get_answer(game: str, report: Mapping[str, float | bool | str], gold: Gold) -> str:
-    """Return the right answer, the match report's entry `gold.entry`. Raises ConfigError unless it is a text."""
+    """Return the right answer, the match report's entry `gold.entry`. Raises ConfigError if it is no text or blank."""
     answer = report.get(gold.entry)
     if not isinstance(answer, str) or not answer.strip():
         texts = ", ".join(name for name, value in report.items() if isinstance(value, str) and name != "ended")

@@ -1,4 +1,4 @@
-"""Credit of one iteration (measures, replay, rewards, advantages) and its state between iterations."""
+"""Credit assignment of one iteration (measures, replay, rewards, advantages), and its state between iterations."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
@@ -25,9 +25,9 @@ MeasureFunction = Callable[[frozenset[str], Sequence[Trajectory]], Awaitable[Mea
 
 
 class Credit(NamedTuple):
-    """Trajectories with advantages of one iteration: `credited` for its update, `recalled` for a separate update.
+    """Trajectories of one iteration with their advantages: `credited` for its update, `recalled` for a separate one.
 
-    `recalls` records all replayed trajectories, so that the credit can be recomputed from the log.
+    `recalls` are records of all replayed trajectories, from which the credit can be recomputed with the log.
     """
 
     credited: list[CreditedTrajectory]
@@ -36,7 +36,7 @@ class Credit(NamedTuple):
 
 
 class CreditPipeline:
-    """Credit pipeline of a run: turns an iteration's matches into advantages, and counts missing deals."""
+    """Credit pipeline of a run: computes advantages from an iteration's matches, and counts missing deals."""
 
     def __init__(
         self,
@@ -53,12 +53,12 @@ class CreditPipeline:
         check: Callable[[Sequence[Trajectory]], None] = lambda trajectories: None,
         measurers: Mapping[str, Measurer] = MappingProxyType({}),
     ) -> None:
-        """Restore the pipeline from `state`, which an earlier `CreditPipeline.state` returned ({} at the beginning).
+        """Restore the pipeline from `state`, as `CreditPipeline.state` returned it ({} for a new run).
 
         `seed`, `iterations` and `deals` (per iteration) are the run's. `measure` computes the named measures of
-        trajectories. `has_declared_rewards`: the games declare their rewards, so that the names in the credit rule were
-        checked before the run. `check` raises StoreError for logged trajectories that no model can read. `measurers`
-        compute the measures of stages that ask models, by name.
+        trajectories. `has_declared_rewards` is True if all games declare their rewards; the names in the credit rule
+        were then checked before the run. `check` raises StoreError for logged trajectories that no model can read.
+        `measurers` compute the measures of stages that query models, by name.
         """
         self._check, self._measurers = check, measurers
         self._has_declared_rewards = has_declared_rewards
@@ -68,25 +68,25 @@ class CreditPipeline:
         self._replay_state: dict[str, Any] = state.get("replay", {})
         self._replay: Replay | None = replay(self._replay_state, log) if replay else None
         self._cached_measures: dict[tuple[str, str, str], Any] = {}
-        """Measures of the current iteration by measure, match and seat."""
+        """Measures of the current iteration, by (measure, match, seat)."""
         self._iteration = 0
 
     def state(self) -> dict[str, Any]:
-        """Return the state of estimators, replay buffer and asking stages, as JSON for the checkpoint."""
+        """Return the state of estimators, replay buffer and measurers, as JSON for the checkpoint."""
         measurer_states = {name: measurer.state() for name, measurer in self._measurers.items()}
         return {"memory": self._memory, "replay": self._replay_state} | (
             {"asked": measurer_states} if measurer_states else {}
         )
 
     def metrics(self, k: int) -> dict[str, dict[str, float]]:
-        """End iteration `k` of the stages that ask models, and return their sections of its metrics by name."""
+        """Return iteration `k`'s metrics of the stages that query models, by measure name. Call it once, at the end."""
         return {name: measurer.report(k) for name, measurer in self._measurers.items()}
 
     async def count_missing_deals(self, k: int, records: Iterable[MatchRecord], deals: int) -> int:
-        """Return the number of deals that iteration `k` still needs after `deals` played ones with matches `records`.
+        """Return how many more deals iteration `k` needs after `deals` deals with the matches `records`.
 
-        Deals that selection would drop do not count; the result is rounded up and at least 0. Leaves the state of
-        estimators and replay unchanged.
+        Deals that selection would drop do not count. The result is rounded up and at least 0. The state of estimators
+        and replay stays unchanged.
         """
         if not deals:
             return self._deals
@@ -99,8 +99,8 @@ class CreditPipeline:
     async def credit(self, k: int, records: Iterable[MatchRecord]) -> Credit:
         """Assign rewards and advantages to all turns of trained policies in iteration `k`.
 
-        Updates the state of estimators and replay. Raises ConfigError in iteration 1 if the settings name a reward that
-        was never paid and the games do not declare their rewards.
+        Updates the state of estimators and replay. If the games do not declare their rewards, iteration 1 raises
+        ConfigError for a reward in the settings that was never paid.
         """
         trajectories = trained_trajectories(records)
         if k == 1 and not self._has_declared_rewards:
@@ -120,7 +120,7 @@ class CreditPipeline:
         return Credit(credited + replayed, [], replay_records)
 
     async def _make_provisional_batch(self, k: int, trajectories: Sequence[Trajectory]) -> tuple[TurnBatch, Floats]:
-        """Return the trajectories' batch and turn rewards. The batch has a copy of the estimator state."""
+        """Return a batch with its turn rewards. It has a copy of the estimators' state, which stays unchanged."""
         needs = frozenset[str]().union(*(part.needs for part in (*self.rule.stages, *self.rule.select)))
         batch = await self._make_batch(k, trajectories, needs, deepcopy(self._memory))
         return batch, compute_turn_rewards(batch, self.rule)
@@ -134,9 +134,9 @@ class CreditPipeline:
         return TurnBatch(trajectories, clock, rng, memory, await self._get_measures(k, needs, trajectories))
 
     async def _get_measures(self, k: int, needs: frozenset[str], trajectories: Sequence[Trajectory]) -> Measures:
-        """Return the measures in `needs` by name, one array per trajectory; each is computed once per iteration.
+        """Return the measures in `needs` by name, with one array per trajectory.
 
-        Measures of stages that ask models depend on all trajectories, and are computed again for them.
+        They are cached per iteration, except for those of stages that query models, which depend on all trajectories.
         """
         model_measures = {
             name: await self._measurers[name].measure(k, trajectories) for name in sorted(needs & {*self._measurers})

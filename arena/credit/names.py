@@ -17,14 +17,14 @@ from games.contracts import ILLEGAL, Game
 
 
 def check_declared(
-    rule: CreditSpec, replay: PartConfig | None, games: Sequence[Game], marks: Collection[str] = ()
+    rule: CreditSpec, replay: PartConfig | None, games: Sequence[Game], part_rewards: Collection[str] = ()
 ) -> None:
     """Check before a run that every reward name in the credit and replay settings exists.
 
-    It must be paid by a game, a reward stage or a rule of play (`marks`); otherwise raises ConfigError. Checks nothing
-    if some game does not declare its rewards, or if a user's reward stage fails on an empty batch.
+    Raises ConfigError for a name that no game, reward stage or rollout part (`part_rewards`) pays. Checks nothing if
+    some game does not declare its rewards, or if a user's reward stage fails on an empty batch.
     """
-    if not have_declared_rewards(games):
+    if not all_declare_rewards(games):
         return
     stages = rule.stages
     empty_batch = TurnBatch([], measures={name: [] for stage in stages for name in stage.needs})
@@ -32,11 +32,11 @@ def check_declared(
         stage_rewards = find_stage_rewards(stages, empty_batch)
     except ConfigError:  # a user's stage may fail without turns
         return
-    check_names(rule, replay, stage_rewards.union(marks, *(game.reward_parts for game in games)))
+    check_names(rule, replay, stage_rewards.union(part_rewards, *(game.reward_parts for game in games)))
 
 
-def have_declared_rewards(games: Sequence[Game]) -> bool:
-    """Return True if all of these games declare the names of their rewards."""
+def all_declare_rewards(games: Sequence[Game]) -> bool:
+    """Return True if every game declares the names of its rewards (`reward_parts`)."""
     return all(game.reward_parts for game in games)
 
 
@@ -46,7 +46,7 @@ def check_paid(rule: CreditSpec, replay: PartConfig | None, batch: TurnBatch) ->
 
 
 def find_stage_rewards(stages: Sequence[PartConfig], batch: TurnBatch) -> set[str]:
-    """Return the names of the rewards that the stages add, without those that their own settings refer to."""
+    """Return the names of the rewards that the stages add, without names that their own settings refer to."""
     names = set()
     for number, stage in enumerate(stages):
         names |= {*stage(batch, compute_named_rewards(batch, stages[:number]))} - stage.rewards

@@ -1,8 +1,8 @@
 """Replay: learning again from trajectories of earlier iterations.
 
-The buffer stores match ids in the run's own log with scores (`arena.credit.selection.compute_scores`). Tokens, rewards
+The buffer stores match ids of the run's own log with scores (`arena.credit.selection.compute_scores`). Tokens, rewards
 and the sampler's log-probabilities are read from the log again. Replayed trajectories are marked: the gate between
-sampler and trainer ignores them, and behaviour, old and current log-probabilities stay three arrays, so that the
+sampler and trainer ignores them. Their behaviour, old and current log-probabilities stay three arrays, so that the
 correction of `policy_gradient` can weight them (`uncorrected` does not).
 
 A replay is `replay(memory, log, *, settings)`. `inject` runs before credit, `extra_trajectories` after it.
@@ -71,16 +71,16 @@ class Replay(Protocol):
     """
 
     def inject(self, batch: TurnBatch, rewards: Floats) -> list[Trajectory]:
-        """Return the batch's trajectories in order, some replaced by stored ones. Leaves the buffer unchanged."""
+        """Return the batch's trajectories in order, some replaced by stored ones. The buffer stays unchanged."""
 
     def extra_trajectories(
         self, batch: TurnBatch, rewards: Floats, credited: Sequence[CreditedTrajectory]
     ) -> list[CreditedTrajectory]:
-        """Return earlier trajectories to add to the batch, with advantages, and store the batch's best ones."""
+        """Store the batch's best trajectories, and return earlier ones with advantages as additional training data."""
 
     @property
     def has_own_step(self) -> bool:
-        """True if the added trajectories get an update of their own, after that of the new ones."""
+        """True if the added trajectories get a separate update, after that of the new ones."""
 
 
 @dataclass(frozen=True)
@@ -115,8 +115,8 @@ class Success:
     def inject(self, batch: TurnBatch, rewards: Floats) -> list[Trajectory]:
         """Return the batch's trajectories, with a random stored success in place of the first of each failed group.
 
-        A group whose task has no success in the buffer stays unchanged. Leaves the buffer unchanged. Raises StoreError
-        if the log no longer has the success's match.
+        Groups whose task has no success in the buffer stay unchanged, and so does the buffer. Raises StoreError if the
+        log no longer has the success's match.
         """
         score, groups = compute_scores(batch, rewards, self.of), batch.trajectory_groups([*self.group, "policy"])
         failed = (batch.std_by(score, groups) < self.std) & (batch.mean_by(score, groups) < self.mean)
@@ -143,12 +143,12 @@ class Success:
         return []
 
     def _label_tasks(self, batch: TurnBatch) -> list[str]:
-        return _label_trajectories(batch, [*self.by, "role", "policy"])
+        return _encode_keys(batch, [*self.by, "role", "policy"])
 
 
 @dataclass(frozen=True)
 class SelfImitation:
-    """SPEAR: learn good trajectories once more, with advantages against the current level of their task.
+    """SPEAR: learn good trajectories again, with advantages relative to their task's current median score.
 
     The buffer keeps trajectories with A > 0 (mean over their turns) for `tolerate` iterations; with `pattern` only
     those with a matching turn. Per task (equal `by` and policy), the mean scores of the last `history` groups are kept;
@@ -185,7 +185,7 @@ class SelfImitation:
 
     @property
     def has_own_step(self) -> bool:
-        """True if `step` is `own`: replayed trajectories get an update of their own."""
+        """True if `step` is `own`: replayed trajectories get a separate update."""
         return self.step == "own"
 
     def inject(self, batch: TurnBatch, rewards: Floats) -> list[Trajectory]:
@@ -197,14 +197,14 @@ class SelfImitation:
     ) -> list[CreditedTrajectory]:
         """Update buffer and histories, and return stored trajectories that score above their task's current median.
 
-        If more than `threshold` of a policy qualify and `weight` is positive, returns up to `size` of them and empties
-        its buffer. With `which: any` it returns as many random trajectories of the batch instead.
+        A policy's trajectories are returned if `weight` is positive and more than `threshold` qualify: up to `size` of
+        them, after which its buffer is emptied. `which: any` returns random trajectories of the batch instead.
         """
-        score, tasks = compute_scores(batch, rewards, self.of), _label_trajectories(batch, [*self.by, "policy"])
+        score, tasks = compute_scores(batch, rewards, self.of), _encode_keys(batch, [*self.by, "policy"])
         self._remember_groups(batch, score, tasks)
         entries = [Entry(*row) for row in self.memory.get("admitted", [])]
         entries = [e for e in entries if batch.clock.iteration - e.iteration <= self.tolerate]
-        entries += self._good_entries(batch, score, tasks, credited)
+        entries += self._select_good_entries(batch, score, tasks, credited)
         median = {task: float(np.median(means)) for task, means in self.memory["means"].items()}
         weight, replayed = self.weight(batch.clock), list[CreditedTrajectory]()
         for policy in sorted({e.policy for e in entries}) if weight > 0 else ():
@@ -212,7 +212,7 @@ class SelfImitation:
             if len(better) > self.threshold:
                 places = batch.rng.choice(len(better), min(self.size, len(better)), replace=False)
                 drawn = [better[i] for i in sorted(places.tolist())]
-                sources = drawn if self.which == "better" else self._random_entries(batch, drawn)
+                sources = drawn if self.which == "better" else self._draw_random_entries(batch, drawn)
                 old = load_recalled(self.log, sources, batch.trajectories)
                 replayed += [self._make_credited(e, t, median[e.task], weight) for e, t in zip(drawn, old, strict=True)]
                 entries = [e for e in entries if e.policy != policy]
@@ -220,7 +220,7 @@ class SelfImitation:
         return replayed
 
     def _remember_groups(self, batch: TurnBatch, score: Floats, tasks: Sequence[str]) -> None:
-        """Append each group's mean score and deviation to its task's history, cut to the last `history` groups."""
+        """Append each group's mean score and standard deviation to its task's history of the last `history` groups."""
         groups = batch.trajectory_groups([*self.group, *self.by, "policy"])
         firsts = np.unique(groups, return_index=True)[1].tolist()
         for name, values in (("means", batch.mean_by(score, groups)), ("stds", batch.std_by(score, groups))):
@@ -230,10 +230,10 @@ class SelfImitation:
             for history in histories.values():
                 del history[: -self.history]
 
-    def _good_entries(
+    def _select_good_entries(
         self, batch: TurnBatch, score: Floats, tasks: Sequence[str], credited: Sequence[CreditedTrajectory]
     ) -> list[Entry]:
-        """Return buffer entries for trajectories with a positive mean advantage and, if set, a match of `pattern`."""
+        """Return entries for trajectories with a positive mean advantage and, if `pattern` is set, a matching turn."""
         pattern = None if self.pattern is None else Pattern(self.pattern)
         good = {(c.trajectory.match, c.trajectory.seat) for c in credited if c.advantages.mean() > _ROUNDING}
         return [
@@ -243,7 +243,7 @@ class SelfImitation:
             and (pattern is None or any(turn.raw in pattern for turn in trajectory.turns))
         ]
 
-    def _random_entries(self, batch: TurnBatch, drawn: Sequence[Entry]) -> list[Entry]:
+    def _draw_random_entries(self, batch: TurnBatch, drawn: Sequence[Entry]) -> list[Entry]:
         """Return the drawn entries with random trajectories of the batch by the same policy, repeated if necessary."""
         own = [t for t in batch.trajectories if t.policy == drawn[0].policy]
         places = batch.rng.choice(len(own), len(drawn), replace=len(own) < len(drawn))
@@ -314,8 +314,8 @@ def load_recalled(log: LogReader, entries: Sequence[Entry], loaded: Sequence[Tra
     return [replace(by_seat[entry.match, entry.seat], source="recalled") for entry in entries]
 
 
-def _label_trajectories(batch: TurnBatch, by: Sequence[TrajectoryKey]) -> list[str]:
-    """Return each trajectory's values of the keys `by` as JSON text, which can be a key in a JSON object."""
+def _encode_keys(batch: TurnBatch, by: Sequence[TrajectoryKey]) -> list[str]:
+    """Return for each trajectory its values of the keys `by` as one JSON text, for use as a key in a JSON object."""
     return [json.dumps([getattr(trajectory, name) for name in by]) for trajectory in batch.trajectories]
 
 

@@ -1,7 +1,7 @@
 """Rubrics: the parts of a match that a judge sees, its criteria, and its questions.
 
 A rubric is a YAML file or a mapping in the experiment. Players' texts are quoted: every line of a match begins with
-"| ", and the frame's own lines never do, so that no text of a player can pass for the frame.
+"| ", and no other line of a prompt does, so that a player's text cannot pass for an instruction.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, field_validator, model_validator
 
 from agents import strict_yaml
-from agents.reply import visible
+from agents.reply import remove_invisible
 from agents.role import Part, Text, shorten_message
 from agents.templates import compile_template, find_items, render_template
 from arena.credit.asking import Question
@@ -39,12 +39,12 @@ Mode = Literal["score", "pairwise", "groupwise"]
 
 def _check_scale(scale: tuple[float, float]) -> tuple[float, float]:
     if not scale[0] < scale[1]:
-        raise ValueError(f"the lowest score {scale[0]:g} has to be less than the highest {scale[1]:g}")
+        raise ValueError(f"the lowest score {scale[0]:g} must be less than the highest {scale[1]:g}")
     return scale
 
 
 class Criterion(Part):
-    """A criterion of a rubric and its weight."""
+    """Criterion of a rubric, with its weight."""
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
     ask: Annotated[str, Field(min_length=1, max_length=2000)]
@@ -53,7 +53,7 @@ class Criterion(Part):
 
 
 class Sees(Part):
-    """Parts of a match that a judge may see. All others are hidden from it."""
+    """The parts of a match that a judge sees. All others are hidden."""
 
     acts: Annotated[Names, Field(min_length=1)]
     """Seats whose acts are shown, with their public talk."""
@@ -62,21 +62,21 @@ class Sees(Part):
     thoughts: Names = ()
     """Seats of `acts` whose private field is shown, too."""
     rules: bool = False
-    """Whether the game's rules are shown."""
+    """True to show the game's rules."""
     report: Names = ()
-    """Entries of the game's report that are shown. No seat has seen them."""
+    """Entries of the game's report that are shown, although no seat sees them."""
 
     @model_validator(mode="after")
     def _check_names(self) -> Self:
         if twice := [name for name in self.messages if name in self.acts]:
             raise ValueError(f"the acts of '{twice[0]}' are shown already: leave it out of messages")
         if absent := [name for name in self.thoughts if name not in self.acts]:
-            raise ValueError(f"thoughts are shown before their acts: add '{absent[0]}' to acts")
+            raise ValueError(f"thoughts are only shown with acts of the same seat: add '{absent[0]}' to acts")
         return self
 
 
 class Rubric(Part):
-    """Criteria by which a judge values a seat's conduct in a finished match, and the reward that it pays."""
+    """Criteria by which a judge scores a seat's conduct in a finished match, and the reward that results."""
 
     rubric: Name
     """Name of the rubric."""
@@ -85,7 +85,7 @@ class Rubric(Part):
     pays: Name
     """Name of the reward, from 0 to 1, on the seat's last turn."""
     instructions: Text = ""
-    """Text for the judge before the criteria."""
+    """Instructions to the judge, placed before the criteria."""
     criteria: Annotated[list[Criterion], Field(min_length=1, max_length=32)]
     scale: Annotated[tuple[float, float], Field(strict=False), AfterValidator(_check_scale)] = (1.0, 5.0)
     """Lowest and highest score of a criterion."""
@@ -93,11 +93,11 @@ class Rubric(Part):
     template: Text = TEMPLATE
     """Jinja2 template of a match, with `seat`, `rules`, `transcript` (items with `sender` and `text`) and `report`."""
     limit: Annotated[int, Field(ge=200, le=16_000)] = 4000
-    """Maximum characters of a transcript. Its middle is left out beyond that."""
+    """Maximum characters of a transcript. The middle of a longer one is left out."""
 
     @field_validator("template")
     @classmethod
-    def _compiles(cls, text: str) -> str:
+    def _check_template(cls, text: str) -> str:
         compile_template(text, VARIABLES)
         return text
 
@@ -124,7 +124,7 @@ class Rubric(Part):
 
 
 def read_rubric(path: str) -> dict[str, Any]:
-    """Read a rubric file and return its checked content. Raises ValueError with file, line and field."""
+    """Read and validate a rubric file; return its content. Raises ValueError with file, line and field."""
     text = strict_yaml.read_text(path)
     data = strict_yaml.load(text, path)
     if not isinstance(data, dict):
@@ -137,48 +137,51 @@ def read_rubric(path: str) -> dict[str, Any]:
 
 
 class _OrPath:
-    """Annotation that adds a file's path to the JSON Schema of a field."""
+    """Annotation that allows a file's path in the JSON Schema of a field."""
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
         return {"anyOf": [{"type": "string"}, handler(schema)]}
 
 
 RubricOrPath = Annotated[
-    Rubric, BeforeValidator(lambda given: read_rubric(given) if isinstance(given, str) else given), _OrPath()
+    Rubric, BeforeValidator(lambda value: read_rubric(value) if isinstance(value, str) else value), _OrPath()
 ]
-"""A rubric, or the path of its file, whose content replaces the path: a run keeps the rubric that it began with."""
+"""A rubric or the path of its file. The content replaces the path, so that a run keeps the rubric of its start."""
 
 
 # -- the judge's input ---------------------------------------------------------------------------------------------
 
 
 def quote_match(rubric: Rubric, trajectory: Trajectory, rules: str = "") -> str:
-    """Return the visible parts of the trajectory's match, quoted. Raises BadTemplate if the template fails."""
+    """Return the parts of the trajectory's match that the judge may see, quoted.
+
+    Raises BadTemplate if the rubric's template fails.
+    """
     values = {
         "seat": trajectory.seat,
         "rules": shorten_message(rules) if rubric.sees.rules else "",
         "transcript": _shorten([*_list_visible_lines(rubric.sees, trajectory)], rubric.limit),
         "report": {name: _format_value(trajectory.report.get(name, "")) for name in rubric.sees.report},
     }
-    text = visible(render_template(compile_template(rubric.template, VARIABLES), values), keep="\n")
+    text = remove_invisible(render_template(compile_template(rubric.template, VARIABLES), values), keep="\n")
     return "\n".join(f"{BAR}{line}" for line in text.split("\n"))
 
 
 def make_score_question(rubric: Rubric, seat: str, match: str) -> Question:
-    """Return the question for a score per criterion."""
+    """Return the question that asks for a score of the seat by each criterion."""
     low, high = rubric.scale
     instruction = "\n".join(f"{criterion.name}: <number from {low:g} to {high:g}>" for criterion in rubric.criteria)
     return _make_question(rubric, seat, [match], f"Answer with one line per criterion and nothing else:\n{instruction}")
 
 
 def make_pair_question(rubric: Rubric, seat: str, first: str, second: str) -> Question:
-    """Return the question for the better of two matches."""
+    """Return the question that asks in which of two matches the seat did better."""
     instruction = "Answer with one line and nothing else: WINNER: A, WINNER: B or WINNER: TIE"
     return _make_question(rubric, seat, [first, second], f"In which match did it do better? {instruction}", "AB")
 
 
 def make_ranking_question(rubric: Rubric, seat: str, matches: Sequence[str]) -> Question:
-    """Return the question for a ranking of several matches, which are numbered from 1."""
+    """Return the question that asks for a ranking of the seat's matches, which are numbered from 1."""
     numbers = [str(place) for place in range(1, len(matches) + 1)]
     instruction = "Answer with one line and nothing else, all numbers from best to worst, with = for ties, such as"
     return _make_question(rubric, seat, matches, f"{instruction} RANKING: {' > '.join(reversed(numbers))}", numbers)
@@ -211,10 +214,10 @@ def _list_visible_lines(sees: Sees, trajectory: Trajectory) -> Iterator[dict[str
 
 
 def _shorten(lines: list[dict[str, str]], limit: int) -> list[dict[str, str]]:
-    """Shorten long texts, and leave out lines of the middle, so that at most `limit` characters remain.
+    """Shorten long texts, and drop messages in the middle, so that at most `limit` characters remain.
 
-    A quarter of the characters is for the beginning. Further lines of a text are indented, so that none looks like
-    another sender's.
+    A quarter of the characters is for the beginning. All lines of a text after the first are indented, so that none
+    looks like another sender's.
     """
     cut = [{**line, "text": _format_value(truncate_middle(line["text"], limit // 4))} for line in lines]
     sizes = [len(line["sender"]) + len(line["text"]) + 3 for line in cut]

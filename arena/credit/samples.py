@@ -1,4 +1,4 @@
-"""Training samples from credited trajectories: each turn's advantage on each of its own tokens."""
+"""Training samples from credited trajectories: each sampled token gets its turn's advantage."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -26,10 +26,10 @@ def make_samples(
 ) -> list[Sample]:
     """Convert credited trajectories to training samples, one per stream with a token in the loss.
 
-    `temperatures` are by role. Turns of other `sources` are context: neither in the loss, nor compared with the sampler
-    by the gate. With `version`, that of the weights to be updated, a sample marks the tokens that these weights
-    sampled. The two replies of a match and its branch to the same state get the same pair number. Turn boundaries come
-    from the stream's turn ids.
+    `temperatures` are by role. Turns from other `sources` are context: they are not in the loss, and the gate does not
+    compare them with the sampler. `version` is that of the weights to update; if given, samples mark the tokens that
+    these weights sampled (`fresh`). The replies of a match and its branch to the same state get the same pair number.
+    Turn boundaries come from the stream's turn ids.
     """
     samples = []
     paired = _number_pairs(credited)
@@ -74,6 +74,7 @@ def _move_to_context(
 
 
 def _get_source(trajectory: Trajectory) -> Source:
+    """Return the samples' source: `replayed` from this run's log, `logged` from another run's, or `played`."""
     return "replayed" if trajectory.source == "recalled" else "logged" if trajectory.source == "replayed" else "played"
 
 
@@ -82,17 +83,17 @@ def _number_pairs(credited: Sequence[CreditedTrajectory]) -> dict[int, NDArray[n
     numbers: dict[int, NDArray[np.int64]] = {}
     for number, pair in enumerate(find_pairs([item.trajectory for item in credited])):
         for index in (pair.first, pair.second):
-            none = np.full(len(credited[index].trajectory.turns), -1, np.int64)
-            numbers.setdefault(index, none)[pair.place] = number
+            no_pairs = np.full(len(credited[index].trajectory.turns), -1, np.int64)
+            numbers.setdefault(index, no_pairs)[pair.place] = number
     return numbers
 
 
 TokenFigures = dict[tuple[str, int], dict[str, list[float]]]
-"""By match and turn: `advantages` if a turn's tokens differ in them, `ratios` and `gaps`; lists per token, float32."""
+"""By (match, turn): lists of a turn's token values by name; see `compute_token_figures`."""
 
 
 def select_fresh(policy: str, credited: Iterable[CreditedTrajectory]) -> list[CreditedTrajectory]:
-    """Return the credited trajectories of a policy, without those that replay recalled."""
+    """Return the credited trajectories of a policy, without replayed ones."""
     return [c for c in credited if c.trajectory.policy == policy and c.trajectory.source != "recalled"]
 
 
@@ -104,11 +105,11 @@ def list_sampled_streams(credited: Sequence[CreditedTrajectory]) -> list[Stream]
 def compute_token_figures(
     credited: Sequence[CreditedTrajectory], before: Sequence[StreamScores], after: Sequence[StreamScores]
 ) -> TokenFigures:
-    """Return values of each sampled token by match and turn, from the trainer's scores before and after an update.
+    """Return token values by match and turn, from the trainer's scores before and after an update.
 
-    `before` and `after` score the streams of `list_sampled_streams`. Each turn has lists per token: `ratios` (p after /
-    p before), `gaps` (the trainer's log p before the update minus the sampler's), and `advantages` if its trajectory
-    has them per token.
+    `before` and `after` score the streams of `list_sampled_streams`. Each turn has lists with a float32 value per
+    sampled token: `ratios` (p after / p before), `gaps` (the trainer's log p before the update minus the sampler's),
+    and `advantages` if its trajectory has them per token.
     """
     figures: TokenFigures = {}
     scores = zip(before, after, strict=True)

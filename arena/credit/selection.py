@@ -1,9 +1,9 @@
-"""Selection: which turns and trajectories are learned from. Four separate acts, never one flag.
+"""Selection of the turns and trajectories to learn from. There are four separate ways to exclude them.
 
 *Out of the loss*: a turn's tokens are context only; its reward still counts in group statistics. *Out of the
-statistics*: a trajectory is learned but does not affect group statistics. *Dropped*: a trajectory is removed as if it
-had not been played; with the rollout part `resample` others are played instead. *Ended during play* is up to the game
-(`illegal: end`, limits) and already in the record.
+statistics*: a trajectory is learned from but does not affect group statistics. *Dropped*: a trajectory is removed as if
+it had not been played; with the rollout part `resample` others are played instead. *Ended during play* is up to the
+game (`illegal: end`, limits) and already in the record.
 
 A selector is `selector(batch, rewards, selection, *, settings) -> Selection` and can only remove. It compares scores:
 the sum of a trajectory's turn rewards after stages and weights, or with `of` the sum of one of the game's named
@@ -44,7 +44,7 @@ class Selection:
 
     @classmethod
     def select_all(cls, batch: TurnBatch) -> "Selection":
-        """Return the selection that learns, counts and keeps the whole batch."""
+        """Return a selection that excludes nothing."""
         trajectories = np.ones(len(batch.lengths), bool)
         return cls(np.ones(len(batch.owner), bool), trajectories, trajectories.copy())
 
@@ -72,7 +72,7 @@ def compute_scores(batch: TurnBatch, rewards: Floats, of: str | None = None) -> 
 
 
 def count_dropped_deals(batch: TurnBatch, selection: Selection) -> float:
-    """Return the number of dropped deals; a deal counts 1, and each of its trajectories an equal share of it."""
+    """Return the number of dropped deals; each of a deal's trajectories counts as an equal share of it."""
     deals = batch.trajectory_groups(["game", "seed"])
     return float(np.sum(np.bincount(deals, ~selection.kept) / np.bincount(deals)))
 
@@ -84,7 +84,7 @@ def void_turns(
 
     A void turn has an act that the game could not read or allow (`invalid`), or no act at all (`empty`); summaries and
     replaced turns never are. Source: SimpleTIR (Xue et al. 2025), where a turn with neither code nor a final answer is
-    void and ends the episode. Here the game decides about ending (`illegal: end`).
+    void and ends the episode. Here the game decides whether the episode ends (`illegal: end`).
     """
     column = batch.column(
         lambda turn: turn.source not in UNREAD and not (turn.valid if void == "invalid" else turn.action.strip())
@@ -100,7 +100,7 @@ def overlong(
     unit: Literal["turn", "trajectory"] = "trajectory",
     counted: bool = True,
 ) -> Selection:
-    """Take trajectories, or only the turns, that hit the token limit out of the loss.
+    """Take trajectories with a turn that hit the token limit, or only these turns, out of the loss.
 
     With `counted: false` such trajectories are out of the statistics too. Source: DAPO's overlong filtering (Yu et al.
     2025), one turn per trajectory there; SUPO masks whole rollouts.
@@ -116,8 +116,9 @@ def ended(
 ) -> Selection:
     """Take trajectories of matches with one of these endings out of the loss; they stay in the statistics.
 
-    The endings are the entry `ended` of a game's report. The default are truncated matches: `context`, a full context
-    with no summary left to write (SUPO's overlong masking, Lu et al. 2025), and `stopped`, by the part `stop`.
+    Endings are values of the entry `ended` in a game's report. The default are truncated matches: `context` is a full
+    context with no summary left to write (SUPO's overlong masking, Lu et al. 2025), `stopped` an end by the part
+    `stop`.
     """
     cut = np.array([t.report.get("ended") in how for t in batch.trajectories], bool)
     return selection.exclude_from_loss(cut[batch.owner])
@@ -162,12 +163,12 @@ def surprise(
     deviations: Annotated[float, Field(gt=0)] = 1.0,
     by: list[TrajectoryKey] = AGENT,
 ) -> Selection:
-    """Take turns out of the loss whose surprise is in a tail of their group: turns known already, or noise.
+    """Take turns whose surprise is in a tail of their group out of the loss: already known turns, or noise.
 
     A turn's surprise is the mean of -log p over its sampled tokens. A group has the turns of equal `by` that are still
     learned. With its mean m and population deviation s, `low` drops turns below m - deviations · s and `high` those
     above m + deviations · s. Source: the tactic filter of BFS-Prover (Xin et al. 2025), which drops both tails of a
-    roughly normal distribution; the paper's bounds are not known to us.
+    roughly normal distribution; we do not know the paper's bounds.
     """
     logprobs = [
         np.asarray(stream.logprobs, np.float64)[np.asarray(stream.mask, bool)]
@@ -209,11 +210,11 @@ def zero_variance(
     2025.
     """
     scored = _score_groups(batch, rewards, selection, by, of)
-    size, own = len(scored.score), scored.groups[selection.counted]
+    size, counted_groups = len(scored.score), scored.groups[selection.counted]
     low, high = np.full(size, np.inf), np.full(size, -np.inf)
-    np.minimum.at(low, own, scored.score[selection.counted])
-    np.maximum.at(high, own, scored.score[selection.counted])
-    return selection.drop(batch, scored.several & ((high - low)[scored.groups] <= tolerance))
+    np.minimum.at(low, counted_groups, scored.score[selection.counted])
+    np.maximum.at(high, counted_groups, scored.score[selection.counted])
+    return selection.drop(batch, scored.comparable & ((high - low)[scored.groups] <= tolerance))
 
 
 def accuracy_band(
@@ -233,7 +234,7 @@ def accuracy_band(
     """
     scored = _score_groups(batch, rewards, selection, by, of)
     mean = scored.batch.mean_by(scored.score, scored.groups)
-    return selection.drop(batch, scored.several & ((mean < low - _ROUNDING) | (mean > high + _ROUNDING)))
+    return selection.drop(batch, scored.comparable & ((mean < low - _ROUNDING) | (mean > high + _ROUNDING)))
 
 
 def std_band(
@@ -258,11 +259,11 @@ def std_band(
     std = scored.batch.std_by(scored.score, scored.groups)
     first = np.unique(scored.groups, return_index=True)[1]
     kinds, threshold = batch.trajectory_groups(among)[first][scored.groups], np.full(len(std), low)
-    first = first[scored.several[first]]
+    first = first[scored.comparable[first]]
     for kind in np.unique(kinds[first]).tolist():
         ranked = np.sort(std[first[kinds[first] == kind]])[::-1]
         threshold[kinds == kind] = max(low, ranked[int(np.ceil(top * len(ranked) - _ROUNDING)) - 1])
-    return selection.drop(batch, scored.several & (std < threshold - _ROUNDING))
+    return selection.drop(batch, scored.comparable & (std < threshold - _ROUNDING))
 
 
 def top_returns(
@@ -278,19 +279,20 @@ def top_returns(
     """Take all but the best trajectories out of the loss; they stay in the statistics. For imitation of good play.
 
     The best of a group are the ⌈share · n⌉ with the highest scores among its n counted ones, and ties with the last of
-    them: with equal scores, all. With `at_least` they must score that much too. Scores are total rewards, or those of
-    the game's reward `of`. As published: filtered behaviour cloning (LMRL-Gym, Abdulhai et al. 2023), the best over a
-    whole data set, here over an iteration, which `source.shuffle` makes a random part of a log; rejection sampling
-    (RAFT, Dong et al. 2023) `by: [game, seed, role]` with a share of 1 / group; expert iteration on verified results
-    `at_least`.
+    them: all, if scores are equal. With `at_least` they must score at least that. Scores are total rewards, or those of
+    the game's reward `of`.
+
+    As published: filtered behaviour cloning (LMRL-Gym, Abdulhai et al. 2023) takes the best of a whole data set; here
+    they are of an iteration, which `source.shuffle` makes a random part of a log. Rejection sampling (RAFT, Dong et al.
+    2023) is `by: [game, seed, role]` with a share of 1 / group. Expert iteration on verified results sets `at_least`.
     """
     scored = _score_groups(batch, rewards, selection, by, of)
     threshold = np.full(len(scored.score), -np.inf if at_least is None else at_least)
     for group in np.unique(scored.groups[selection.counted]).tolist():
-        own = scored.groups == group
-        ranked = np.sort(scored.score[own & selection.counted])[::-1]
+        members = scored.groups == group
+        ranked = np.sort(scored.score[members & selection.counted])[::-1]
         lowest = ranked[int(np.ceil(share * len(ranked) - _ROUNDING)) - 1]
-        threshold[own] = np.maximum(threshold[own], lowest)
+        threshold[members] = np.maximum(threshold[members], lowest)
     return selection.exclude_from_loss((scored.score < threshold - _ROUNDING)[batch.owner])
 
 
@@ -306,7 +308,7 @@ def random(
     """Control: remove a random fraction; turns and trajectories leave the loss, groups are dropped.
 
     `unit: turn` is the control of `high_entropy` and `surprise`, `trajectory` of `void_turns` and `overlong`, `group`
-    (by `by`) of the selectors that drop groups. The number removed is the nearest to the fraction.
+    (by `by`) of the selectors that drop groups. The fraction is rounded to the nearest whole number.
     """
     if unit == "turn":
         remaining = np.flatnonzero(selection.learned)
@@ -324,7 +326,7 @@ def random(
 
 
 class _ScoredGroups(NamedTuple):
-    """Scores of a batch's trajectories, with their groups and the batch for statistics over the counted ones."""
+    """Scores and groups of a batch's trajectories."""
 
     batch: TurnBatch
     """The batch with statistics over the trajectories counted so far."""
@@ -332,7 +334,7 @@ class _ScoredGroups(NamedTuple):
     """[M]"""
     groups: Ints
     """[M]"""
-    several: Bools
+    comparable: Bools
     """[M] True if at least two of the group count, so that they can be compared."""
 
 

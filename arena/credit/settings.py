@@ -1,4 +1,4 @@
-"""Settings of credit."""
+"""Settings of credit assignment."""
 
 from collections.abc import Iterator
 from typing import Annotated
@@ -49,7 +49,7 @@ class CreditSpec(Spec):
 
     @property
     def policies(self) -> frozenset[str]:
-        """Names of the policies and endpoints that parts of credit ask for replies."""
+        """Names of the policies and endpoints that parts of credit assignment query."""
         return frozenset[str]().union(*(part.policies for _, part in self.parts()))
 
     def parts(self) -> Iterator[tuple[str, PartConfig]]:

@@ -17,7 +17,7 @@ from arena.parts.part_config import Kind, PartConfig, needs
 Transform = Callable[..., Floats]
 """(TurnBatch, [N] advantages, *, settings) -> [N] advantages."""
 POLICY: list[Key] = ["policy"]
-"""Group by policy: everything that one policy learns from in this iteration."""
+"""Group by policy: all tokens that one policy learns from in this iteration."""
 Positive = Annotated[float, Field(gt=0)]
 
 
@@ -33,9 +33,9 @@ def whiten(batch: TurnBatch, advantages: Floats, *, by: list[Key] = POLICY) -> F
 def entropy_scale(batch: TurnBatch, advantages: Floats, *, alpha: float = 0.2, by: list[Key] = POLICY) -> Floats:
     """AEPO: scale advantages up at uncertain tokens, A' = A · (1 + alpha · z(H)), z over the policy's tokens.
 
-    H is the entropy of the distribution each token was drawn from, before the update, and a constant to it. Advantages
-    of tokens more than 1/alpha deviations below the mean change sign. Zero if A is. Source: AEPO (Dong et al. 2025);
-    its release computes z within each micro-batch of the update, with the current weights.
+    H is the entropy of the distribution from which a token was drawn, computed before the update and without gradient.
+    Advantages of tokens more than 1/alpha deviations below the mean change sign. Zero if A is. Source: AEPO (Dong et
+    al. 2025); its release computes z within each micro-batch of the update, with the current weights.
     """
     return advantages * (1.0 + alpha * standardise_tokens(batch, batch.measure("entropy"), by))
 
@@ -52,11 +52,11 @@ def shared_prefix(batch: TurnBatch, advantages: Floats) -> Floats:
 def exponential(batch: TurnBatch, advantages: Floats, *, beta: Positive = 1.0, most: Positive = 20.0) -> Floats:
     """AWR: turn advantages into weights of imitation, min(exp(A / beta), most), for `loss: likelihood`.
 
-    The update is then a regression on the turns, weighted by how good they were: the solution of maximising the return
-    with a penalty of `beta` on the KL to the policy that sampled them, so it needs no importance weights. A = 0 weighs
-    1: after the estimator `zero` it is behaviour cloning, which a large `beta` approaches. Never zero or negative; the
-    bound `most` binds at A = beta · log(most). Source: AWR (Peng et al. 2019), bound 20; IQL (Kostrikov et al. 2021)
-    extracts its policy in the same way.
+    The update is then a regression on the turns, weighted by how good they were. It solves the problem of maximising
+    the return with a penalty of `beta` on the KL to the policy that sampled the turns, so it needs no importance
+    weights. A = 0 weighs 1: after the estimator `zero` it is behaviour cloning, which a large `beta` approaches.
+    Weights are positive; the bound `most` binds at A = beta · log(most). Source: AWR (Peng et al. 2019), bound 20; IQL
+    (Kostrikov et al. 2021) extracts its policy in the same way.
     """
     return np.minimum(np.exp(np.minimum(advantages / beta, 700.0)), most)
 

@@ -1,18 +1,18 @@
-"""Readers of judges' answers. They never raise: an answer that is not clearly one verdict is None.
+"""Parsers of judges' answers. They never raise, and return None for an answer without one clear verdict.
 
-The requested form is accepted with small deviations: letter case, bullets, emphasis, a reason after the verdict, or a
-bare verdict as the whole answer. Contradicting, missing and extra verdicts are unreadable, never full marks.
+They accept the requested form with small deviations: letter case, bullets, emphasis, a reason after the verdict, or a
+bare verdict as the whole answer. Answers with contradictory, missing or extra verdicts are unreadable.
 """
 
 import re
 from collections.abc import Iterable, Sequence
 
-from agents.reply import visible
+from agents.reply import remove_invisible
 
 MAX_CHARACTERS = 20_000
-"""Maximum characters of an answer."""
+"""Maximum number of characters of an answer."""
 _REASON = r"(?:\.?|\s+(?:\(|[-–—]\s+|because\b|since\b)[^0-9]*|[.;]\s+[^\W\d_]{2}[^0-9]*)"
-"""Text that may follow a verdict: none, or a reason without digits, which could be another verdict."""
+"""Text that may follow a verdict: nothing, or a reason. Reasons have no digits, which could be another verdict."""
 _NUMBER = r"([-+]?[0-9]{1,9}(?:\.[0-9]{1,9})?)(?:\s*(?:/|out of)\s*([-+]?[0-9]{1,9}(?:\.[0-9]{1,9})?))?"
 _ANY_CASE = re.IGNORECASE | re.ASCII
 _BULLET = re.compile(r"^\s*(?:[-•>]\s+|[0-9]{1,2}[.)]\s+)?")
@@ -21,8 +21,8 @@ _BULLET = re.compile(r"^\s*(?:[-•>]\s+|[0-9]{1,2}[.)]\s+)?")
 def read_scores(answer: str, names: Sequence[str], scale: tuple[float, float]) -> list[float] | None:
     """Return the score of each criterion, in order, from lines such as `polite: 4`; None if the answer is unreadable.
 
-    Every criterion needs a score within the scale, and only one. `4/5` is read if 5 is the scale's end. With a single
-    criterion, a number alone will do.
+    Every criterion needs exactly one score, within the scale. `4/5` is accepted if the scale ends at 5. For a single
+    criterion, a bare number is enough.
     """
     lines = _split_lines(answer)
     if len(names) == 1 and len(lines) == 1 and (bare := re.fullmatch(_NUMBER + r"\.?", lines[0])):
@@ -53,10 +53,10 @@ WINNERS = {"a": 1.0, "b": 0.0, "tie": 0.5, "draw": 0.5}
 
 
 def read_ranking(answer: str, count: int) -> list[float] | None:
-    """Return the value in [0, 1] of each of `count` items from a line such as `RANKING: 2 > 1 = 3`, else None.
+    """Return each of `count` items' value in [0, 1] from a line such as `RANKING: 2 > 1 = 3`; None if unreadable.
 
-    The best of n is worth 1, the worst 0, and ranks between them equally far apart; ties share the mean of their ranks.
-    Every number has to occur exactly once.
+    The best item has value 1, the worst 0, and the ranks between them are equally spaced; tied items share the mean of
+    their ranks. Every number must occur exactly once.
     """
     lines = _split_lines(answer)
     marked = [m[1] for line in lines if (m := re.fullmatch(r"ranking\s*[:=]\s*(.*)", line, _ANY_CASE))]
@@ -85,14 +85,14 @@ def _split_lines(answer: str) -> list[str]:
     """Return the answer's lines without emphasis and bullets; [] if it is longer than `MAX_CHARACTERS`."""
     if len(answer) > MAX_CHARACTERS:
         return []
-    plain = re.sub(r"[*`#]+", "", visible(answer, keep="\n"))
+    plain = re.sub(r"[*`#]+", "", remove_invisible(answer, keep="\n"))
     stripped = (_BULLET.sub("", line).strip() for line in plain.split("\n"))
     return [line for line in stripped if line]
 
 
-def _parse_number(number: str, of: str | None, scale: tuple[float, float]) -> float:
-    """Return the score; NaN if its denominator `of` is not the scale's end."""
-    return float(number) if of is None or float(of) == scale[1] else float("nan")
+def _parse_number(number: str, denominator: str | None, scale: tuple[float, float]) -> float:
+    """Return a score such as `4` or `4/5` as a number; NaN if its denominator is not the scale's end."""
+    return float(number) if denominator is None or float(denominator) == scale[1] else float("nan")
 
 
 def _require_in_scale(scores: Iterable[float], scale: tuple[float, float]) -> list[float] | None:

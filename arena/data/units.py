@@ -1,4 +1,4 @@
-"""Units of a reasoning trace: one long reply split into the turns of a chat, each an attempt with an answer of its own.
+"""Split a long reasoning trace into units: turns of a chat, each of which is an attempt with its own answer.
 
 Source: MinD (multi-turn decomposition, Zeng et al. 2025), where a large model splits the traces.
 """
@@ -19,16 +19,20 @@ MAX_UNITS = 1000
 
 
 class UnitSplitter:
-    """Splitter of the assistant's texts in a chat into units, with a message of the user between two of them."""
+    """Splitter of the replies in a chat into units, which become turns with a user message between them."""
 
     def __init__(self, end: str, between: str) -> None:
-        """Split after each match of the regular expression `end`. Raises ValueError if it is invalid."""
+        """Prepare to split after each match of the regular expression `end`. `between` is the text of user messages.
+
+        Raises ValueError if the expression is invalid.
+        """
         self._ends, self._between = Pattern(end), {"role": "user", "content": between}
 
     def split(self, messages: Any, opening: int) -> tuple[list[Any], int]:
-        """Split each reply into its units. Replies with tool calls and the opening are not split.
+        """Split each reply into its units, and return the new messages and `opening`.
 
-        Raises ChatRowError for a text with over `MAX_UNITS` units, or one that takes too long to search.
+        Replies with tool calls, and the first `opening` messages, are not split. Raises ChatRowError for a text with
+        over `MAX_UNITS` units, or one that takes too long to search.
         """
         if not isinstance(messages, list):
             return messages, opening
@@ -38,7 +42,7 @@ class UnitSplitter:
         ], opening
 
     def check(self, rows: DataSet, number: int) -> None:
-        """Split a row of chats. Raises ConfigError, with file and row, if that is impossible."""
+        """Check that a row can be split. Raises ConfigError, with file and row, if it cannot."""
         try:
             self.split(*get_chat(rows[number]))
         except ChatRowError as error:
@@ -53,7 +57,7 @@ class UnitSplitter:
         except PatternError as error:
             raise ChatRowError(f"messages: {error}") from None
         if len(cuts) > MAX_UNITS:
-            raise ChatRowError(f"messages: a reply has over {MAX_UNITS:,} units: end them at longer words (units.end)")
+            raise ChatRowError(f"messages: a reply has over {MAX_UNITS:,} units: let units.end match less often")
         units = [unit for a, b in itertools.pairwise(cuts) if (unit := text[a:b].strip())]
         if len(units) < 2:
             return [message]

@@ -1,1 +1,1 @@
-"""Evaluation of contenders: what commands need, and no run does."""
+"""Evaluation of contenders: matches on fixed deals, panels, tournaments, forks and studies, with intervals."""

@@ -1,4 +1,4 @@
-"""Best-of-N evaluation: the results of selecting one of several matches per deal, by selection rule.
+"""Best-of-N evaluation: play each deal several times and select one of the matches by a rule.
 
 All rules select from the same matches, so their differences are paired by deal. All intervals are over deals.
 """
@@ -26,7 +26,7 @@ MEAN = "mean"
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """Results of one method: a single match, a selection rule, or a decoding option."""
+    """Results of one way to obtain a match per deal: a single match, a selection rule, or a decoding option."""
 
     name: str
     matches: int
@@ -41,7 +41,7 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class BestOf:
-    """Results of selection among `n` matches per deal."""
+    """Result of a best-of-N evaluation, which selects one of `n` matches per deal."""
 
     game: GameSpec
     contender: str
@@ -49,20 +49,20 @@ class BestOf:
     """Seat that gives the answer."""
     n: int
     rows: Sequence[Row]
-    """The row `mean` is the first."""
+    """Results by method. The first row, `mean`, is a single match."""
     curves: Mapping[str, Mapping[int, list[float]]]
     """Expected success by rule and number of matches, one value per deal."""
     missing: int = 0
     """Number of deals left out because a match kept failing."""
     failed: Mapping[str, int] = field(default_factory=dict)
-    """Failed attempts by reason. Their matches were played again and count once."""
+    """Number of failed attempts by reason. Failed matches were retried, and each match counts once."""
 
     def mean(self, row: Row, figure: Figure) -> Interval:
         """Return the row's mean over deals, with its interval."""
         return mean_ci(row.values[figure], self._bounds(figure))
 
     def difference(self, row: Row, figure: Figure) -> Interval:
-        """Return the row's mean difference from a single match, paired by deal, with its interval."""
+        """Return the row's mean minus that of a single match, paired by deal, with its interval."""
         return paired_ci(self.rows[0].values[figure], row.values[figure], self._bounds(figure))
 
     def _bounds(self, figure: Figure) -> Bounds:
@@ -70,7 +70,7 @@ class BestOf:
         return SHARE if figure == "success" else ANY if figure == "payoff" else range_of(figure, values)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the rows and the success by number of matches as JSON, with intervals as [estimate, low, high]."""
+        """Return the rows and the success by number of matches as JSON values. Intervals are [estimate, low, high]."""
         rows = [
             {"by": row.name, "matches": row.matches, "tokens": row.tokens, "turns": row.turns}
             | {figure: interval_to_json(self.mean(row, figure)) for figure in FIGURES}
@@ -89,9 +89,9 @@ class BestOf:
 
 
 def find_answering_seat(contender: Contender, spec: GameSpec) -> str:
-    """Return the contender's only seat in the game, apart from the game's judge seat.
+    """Return the contender's only seat in the game, ignoring the judge seat.
 
-    Raises ConfigError if it has several, or if the game reports no success.
+    Raises ConfigError if the contender does not have exactly one, or if the game reports no success.
     """
     game = make_game(spec)
     seats, judge_seat = tuple(game.possible_agents), game.judge_seat if isinstance(game, Judged) else ""
@@ -99,13 +99,13 @@ def find_answering_seat(contender: Contender, spec: GameSpec) -> str:
         game.reset(seed=0)
         game.stop("stopped")
         require_success(game.report(), spec.name)
-    own = [seat for seat in find_own_seats(contender, spec.name, seats) if seat != judge_seat]
-    if len(own) != 1:
+    own_seats = [seat for seat in find_own_seats(contender, spec.name, seats) if seat != judge_seat]
+    if len(own_seats) != 1:
         raise ConfigError(
-            f"--best-of selects one seat's answer, and {contender.name} has {len(own)} in {spec.name} "
-            f"({', '.join(own)}): name one policy of a run that trains them separately, as RUN:POLICY"
+            f"--best-of selects one seat's answer, and {contender.name} has {len(own_seats)} seats in {spec.name} "
+            f"({', '.join(own_seats)}): name one policy of a run that trains them separately, as RUN:POLICY"
         )
-    return own[0]
+    return own_seats[0]
 
 
 def seat_contenders(
@@ -113,7 +113,7 @@ def seat_contenders(
 ) -> dict[str, Contender]:
     """Return the contenders by seat: the contender at `seat`, the judge at `judge_seat`, `others` at all other seats.
 
-    Raises ConfigError if a contender cannot take its seat or a seat stays empty.
+    Raises ConfigError if a contender cannot play its seat, or if a seat has no contender.
     """
     game, lineup = make_game(spec), dict[str, Contender]()
     for name in game.possible_agents:
@@ -128,43 +128,43 @@ def seat_contenders(
 async def play_best_of(
     lineup: Mapping[str, Contender], seat: str, spec: GameSpec, *, n: int, deals: int, seed: int,
     rules: Sequence[Rule], decodings: Sequence[Decoding] = (), scorers: Mapping[str, Scorer] | None = None,
-    ended: Callable[[], None] = lambda: None, in_flight: int = IN_FLIGHT,
+    on_finish: Callable[[], None] = lambda: None, in_flight: int = IN_FLIGHT,
 ) -> BestOf:  # fmt: skip
-    """Play each deal `n` times, and once with each decoding option; return the results of each rule and option.
+    """Play each deal `n` times, and once with each decoding option. Returns the results of each rule and option.
 
-    `scorers` must have the rules `p_yes` and `reward_model` that are among `rules`. `ended` is called after each
-    finished match. A deal with a match that keeps failing is left out. Raises PlayError if most matches fail, or no
-    deal is complete.
+    `scorers` must contain those of the rules `p_yes` and `reward_model` that are among `rules`. Calls `on_finish`
+    after each finished match. Leaves out deals with a match that keeps failing. Raises PlayError if most matches fail,
+    or no deal is complete.
     """
-    played, failed = await sample_matches(lineup, seat, spec, deals, n, seed, scorers or {}, ended, in_flight)
+    played, failed = await sample_matches(lineup, seat, spec, deals, n, seed, scorers or {}, on_finish, in_flight)
     single: dict[str, list[list[Sample]]] = {}
     for decoding in decodings:
         table = {**lineup, seat: with_decoding(lineup[seat], decoding, n)}
-        single[decoding], more = await sample_matches(table, seat, spec, deals, 1, seed, {}, ended, in_flight)
+        single[decoding], more = await sample_matches(table, seat, spec, deals, 1, seed, {}, on_finish, in_flight)
         failed += more
-    whole = [d for d in range(deals) if len(played[d]) == n and all(own[d] for own in single.values())]
-    if not whole:
+    complete = [d for d in range(deals) if len(played[d]) == n and all(samples[d] for samples in single.values())]
+    if not complete:
         raise PlayError(
             f"every deal has a match that kept failing: {max(failed, key=lambda why: failed[why], default='')}"
         )
-    kept = [played[d] for d in whole]
-    curves = {rule: _estimate_curve(kept, rule, seed) for rule in rules}
-    rows = [replace(_make_row(MEAN, kept, [average_results(own) for own in kept], 1 / n), matches=1)]
-    rows += [_make_row(rule, kept, curves[rule][n]) for rule in rules]
+    by_deal = [played[d] for d in complete]
+    curves = {rule: _estimate_curve(by_deal, rule, seed) for rule in rules}
+    rows = [replace(_make_row(MEAN, by_deal, [average_results(samples) for samples in by_deal], 1 / n), matches=1)]
+    rows += [_make_row(rule, by_deal, curves[rule][n]) for rule in rules]
     for name, matches in single.items():
-        own = [matches[d] for d in whole]
-        rows.append(_make_row(name, own, [average_results(samples) for samples in own]))
+        decoded = [matches[d] for d in complete]
+        rows.append(_make_row(name, decoded, [average_results(samples) for samples in decoded]))
     return BestOf(
         game=spec, contender=lineup[seat].name, seat=seat, n=n, rows=rows, failed=dict(failed),
         curves={rule: {k: [v["success"] for v in values] for k, values in c.items()} for rule, c in curves.items()},
-        missing=deals - len(whole),
+        missing=deals - len(complete),
     )  # fmt: skip
 
 
 def _estimate_curve(deals: Sequence[Sequence[Sample]], rule: Rule, seed: int) -> dict[int, list[dict[Figure, float]]]:
-    """Return the expected results by number of matches, one per deal."""
+    """Return the rule's expected results by number of matches, one per deal."""
     return {
-        k: [estimate_best_of(own, rule, k, (seed, d, k)) for d, own in enumerate(deals)]
+        k: [estimate_best_of(samples, rule, k, (seed, d, k)) for d, samples in enumerate(deals)]
         for k in list_curve_sizes(len(deals[0]))
     }
 
@@ -172,11 +172,11 @@ def _estimate_curve(deals: Sequence[Sequence[Sample]], rule: Rule, seed: int) ->
 def _make_row(
     name: str, deals: Sequence[Sequence[Sample]], values: Sequence[Mapping[Figure, float]], share: float = 1
 ) -> Row:
-    """Return the row of these results. Its costs are those of all matches per deal times `share`."""
+    """Return the row of these results. Its tokens and turns are the sums over a deal's matches, times `share`."""
     return Row(
         name=name,
         matches=len(deals[0]),
         values={figure: [value[figure] for value in values] for figure in FIGURES},
-        tokens=share * float(np.mean([sum(s.tokens for s in own) for own in deals])),
-        turns=share * float(np.mean([sum(s.turns for s in own) for own in deals])),
+        tokens=share * float(np.mean([sum(s.tokens for s in samples) for samples in deals])),
+        turns=share * float(np.mean([sum(s.turns for s in samples) for samples in deals])),
     )

@@ -30,13 +30,13 @@ class BestPlay(NamedTuple):
         return cls(responses, evaluation.best_against_mixture)
 
 
-def compute_best_play(places: Iterable[tuple[Contender, str]], spec: GameSpec, seeds: Sequence[int]) -> BestPlay:
-    """Compute best play against pairs of panel member and own seat, on the deals of these seeds.
+def compute_best_play(pairs: Iterable[tuple[Contender, str]], spec: GameSpec, seeds: Sequence[int]) -> BestPlay:
+    """Compute the payoffs of best play for `pairs` of panel member and own seat, on the deals of these seeds.
 
     Only scripted members with known action probabilities have results, and mixtures only if all members have them.
     """
     by_seat: dict[str, list[Contender]] = {}
-    for member, seat in places:
+    for member, seat in pairs:
         by_seat.setdefault(seat, []).append(member)
     responses = {
         (member.name, seat): found
@@ -56,9 +56,9 @@ def compute_best_play(places: Iterable[tuple[Contender, str]], spec: GameSpec, s
 def compute_best_responses(member: str, seat: str, spec: GameSpec, seeds: Sequence[int]) -> Deals:
     """Return the payoff of a best response to a scripted policy on each deal, None where it is unknown.
 
-    Returns [] if none is known: the game or the policy does not allow it.
+    Returns [] if it is unknown on all deals, because the game or the policy does not support it.
     """
-    found: Deals = []
+    payoffs: Deals = []
     for seed in seeds:
         game = make_game(spec)
         if not isinstance(game, BestResponse):
@@ -67,14 +67,17 @@ def compute_best_responses(member: str, seat: str, spec: GameSpec, seeds: Sequen
         if not isinstance(script, Chances):
             return []
         game.reset(seed=seed)
-        worth = float(game.best_response(seat, script.chances))
-        found.append(worth if math.isfinite(worth) else None)
-    return found if any(worth is not None for worth in found) else []
+        payoff = float(game.best_response(seat, script.chances))
+        payoffs.append(payoff if math.isfinite(payoff) else None)
+    return payoffs if any(payoff is not None for payoff in payoffs) else []
 
 
 def compute_best_against_mixture(members: Sequence[str], seat: str, spec: GameSpec, seeds: Sequence[int]) -> Deals:
-    """Return, by deal, the payoff of best play against an unknown member, all equally likely; [] if any is unknown."""
-    found: Deals = []
+    """Return, by deal, the payoff of best play against an unknown one of `members`; [] if a payoff is unknown.
+
+    All members are equally likely.
+    """
+    payoffs: Deals = []
     for seed in seeds:
         game = make_game(spec)
         if not isinstance(game, BestAgainstMixture):
@@ -84,8 +87,8 @@ def compute_best_against_mixture(members: Sequence[str], seat: str, spec: GameSp
         if len(known) < len(scripts):
             return []
         game.reset(seed=seed)
-        worth = float(game.best_against_mixture(seat, known))
-        if not math.isfinite(worth):  # further deals may take long, too
+        payoff = float(game.best_against_mixture(seat, known))
+        if not math.isfinite(payoff):  # further deals may take long, too
             return []
-        found.append(worth)
-    return found
+        payoffs.append(payoff)
+    return payoffs

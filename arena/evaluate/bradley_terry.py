@@ -1,8 +1,9 @@
 """Bradley-Terry ratings: P(i beats j) = g_i / (g_i + g_j), fitted to all matches at once.
 
-A draw counts as half a win for each side. Every player has also drawn `prior` matches with one imagined opponent. So
-undefeated players have a finite strength, and groups that never met are comparable. The likelihood is concave in the
-log-strengths (Hunter 2004, "MM algorithms for generalized Bradley-Terry models"); Newton's method maximises it.
+A draw counts as half a win for each side. As a prior, every player has `prior` additional draws against one virtual
+opponent. So undefeated players have a finite strength, and groups that never met are comparable. The likelihood is
+concave in the log-strengths (Hunter 2004, "MM algorithms for generalized Bradley-Terry models"); Newton's method
+maximises it.
 """
 
 import numpy as np
@@ -12,15 +13,16 @@ from arena.statistics import normal_quantile, t_quantile
 ELO = 400.0 / np.log(10.0)
 """Elo points per unit of log-strength: 400 points are odds of 10 to 1."""
 PRIOR = 1.0
+"""Default number of draws with the imagined opponent."""
 _MAX_STEPS = 200
 
 
 def fit_elo(wins: np.ndarray, prior: float = PRIOR) -> np.ndarray:
-    """Fit Elo ratings [n] with mean 0 to `wins` [n, n], the number of wins of row over column (a draw is half of one).
+    """Return Elo ratings [n] with mean 0, fitted to `wins` [n, n]: wins of row over column, draws counted as half.
 
-    `prior` is the number of draws with the imagined opponent, above 0.
+    `prior` is each player's number of draws against the virtual opponent, above 0.
     """
-    log_strength = _fit(_add_imagined(wins, prior))
+    log_strength = _fit(_add_prior_opponent(wins, prior))
     return np.asarray(ELO * (log_strength - log_strength.mean()))
 
 
@@ -29,18 +31,18 @@ def elo_intervals(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return Elo ratings [n] with mean 0, and lower and upper ends [n] of their confidence intervals.
 
-    `score` [n, n, deals] is the mean score of row against column in the `games` matches of each deal. The deal is the
-    unit: a rating's variance is the sandwich estimator over deals, with Student's quantile. It is at least the variance
-    of independent matches, because identical results say no more than that, and at most the variance if all matches of
-    a deal were one. The ends are NaN for one deal.
+    `score` [n, n, deals] is the mean score of row against column in the `games` matches of each deal. A rating's
+    variance is the sandwich estimator clustered by deal, with Student's quantile. It is clipped from below to the
+    variance of independent matches, because identical results must not give narrower intervals, and from above to the
+    variance if all matches of a deal had the same result. The ends are NaN for a single deal.
     """
     n, _, deals = score.shape
-    wins = _add_imagined(games * score.sum(-1), prior)
+    wins = _add_prior_opponent(games * score.sum(-1), prior)
     log_strength = _fit(wins)
     rating = ELO * (log_strength - log_strength.mean())
     if deals < 2:
         return rating, np.full(n, np.nan), np.full(n, np.nan)
-    contrasts_nn = np.eye(n) - 1.0 / n  # row i takes player i's rating from the log-strengths
+    contrasts_nn = np.eye(n) - 1.0 / n  # row i maps log-strengths to player i's rating
     influence_nn = np.linalg.solve(_derivatives(wins, log_strength)[1], contrasts_nn)
     independent_n = (contrasts_nn * influence_nn).sum(0)
     own_wins_nd = games * np.where(np.eye(n, dtype=bool)[..., None], 0.0, score).sum(1)
@@ -53,8 +55,8 @@ def elo_intervals(
     return rating, rating - half, rating + half
 
 
-def _add_imagined(wins: np.ndarray, prior: float) -> np.ndarray:
-    """Return the wins [n + 1, n + 1] with zeros on the diagonal and the draws with the imagined opponent last."""
+def _add_prior_opponent(wins: np.ndarray, prior: float) -> np.ndarray:
+    """Return the wins [n + 1, n + 1] with zeros on the diagonal, and the draws with the virtual opponent last."""
     own = np.where(np.eye(len(wins), dtype=bool), 0.0, wins)
     padded = np.pad(own, (0, 1), constant_values=0.5 * prior)
     padded[-1, -1] = 0.0
@@ -62,17 +64,17 @@ def _add_imagined(wins: np.ndarray, prior: float) -> np.ndarray:
 
 
 def _fit(wins: np.ndarray) -> np.ndarray:
-    """Return maximum-likelihood log-strengths [n], relative to the imagined opponent's, from wins [n + 1, n + 1]."""
+    """Return maximum-likelihood log-strengths [n], relative to the virtual opponent's, from wins [n + 1, n + 1]."""
     current = np.zeros(len(wins) - 1)
-    height = _log_likelihood(wins, current)
+    likelihood = _log_likelihood(wins, current)
     for _ in range(_MAX_STEPS):
         gradient, information = _derivatives(wins, current)
         step = np.linalg.solve(information, gradient)
-        while (higher := _log_likelihood(wins, current + step)) < height and np.abs(step).max() > 1e-12:
+        while (new_likelihood := _log_likelihood(wins, current + step)) < likelihood and np.abs(step).max() > 1e-12:
             step = 0.5 * step
         if np.abs(step).max() <= 1e-10:
             break
-        current, height = current + step, higher
+        current, likelihood = current + step, new_likelihood
     return current
 
 
@@ -82,7 +84,7 @@ def _log_likelihood(wins: np.ndarray, log_strength: np.ndarray) -> float:
 
 
 def _derivatives(wins: np.ndarray, log_strength: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return gradient [n] and negated second derivatives (information) [n, n] of the log-likelihood."""
+    """Return the gradient [n] and the information matrix [n, n] (negated second derivatives) of the log-likelihood."""
     padded = np.append(log_strength, 0.0)
     chance = 0.5 * (1.0 + np.tanh(0.5 * (padded[:, None] - padded)))
     matches = wins + wins.T

@@ -17,14 +17,15 @@ from arena.play.settings import SeatSpec
 
 PLAYER, NANO_PLAYER = "player", "nano_player"
 MIN_PARAMETERS = 10_000_000
-"""Parameters below which a model gets the terse role. Such models are trained here and cannot read sentences."""
+"""Parameters below which a model gets the terse role `nano_player`. Such models are trained by Arena from scratch and
+cannot read sentences."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Casting:
-    """Function from a game and a seat to policy and role, for one policy or for several ones of a run.
+    """Function from a game and a seat to policy and role, for one policy or for several policies of a run.
 
-    Several policies keep the seats that they had in the run.
+    Several policies keep their seats of the run.
     """
 
     name: str
@@ -43,19 +44,19 @@ class Casting:
         return self._policy(game, seat), self._role(game, seat)
 
     def seats_in_run(self, game: str, seats: Sequence[str]) -> list[str]:
-        """Return those of `seats` that these policies have in the run's tables of this game; all seats if none."""
-        own = [seat for seat in seats if any(spec.policy in self.policies for spec in self._seats(game, seat))]
+        """Return the seats that these policies have in the run's tables of this game; all of `seats` if none."""
+        own = [seat for seat in seats if any(spec.policy in self.policies for spec in self._seat_specs(game, seat))]
         return own or [*seats]
 
     def warn_unknown_game(self, game: str) -> str:
         """Return a warning if the policies' run never played this game and has no role for any game; "" otherwise."""
         tables = self.experiment.all_tables() if self.experiment else []
-        if self.own_role or not tables or any(table.game.name == game for table in tables) or self._for_any_game():
+        if self.own_role or not tables or any(table.game.name == game for table in tables) or self._find_general_role():
             return ""
         roles = ", ".join(dict.fromkeys(Path(spec.role).stem for table in tables for spec in table.seats.values()))
         return (
             f"{self.name} never played {game}, and none of its roles ({roles}) is for it: it plays in the role "
-            f"{NANO_PLAYER if self.is_tiny else PLAYER} (--role NAME for another: arena list roles)"
+            f"{NANO_PLAYER if self.is_tiny else PLAYER} (choose another with --role NAME: arena list roles)"
         )
 
     @property
@@ -67,7 +68,7 @@ class Casting:
         """Return the only policy, or the run's policy at this seat. Raises ConfigError if no policy has the seat."""
         if len(self.policies) == 1:
             return next(iter(self.policies.values()))
-        for spec in self._seats(game, seat):
+        for spec in self._seat_specs(game, seat):
             if spec.policy in self.policies:
                 return self.policies[spec.policy]
         known = ", ".join(self.policies)
@@ -87,16 +88,16 @@ class Casting:
 
     def _choose_role(self, game: str, seat: str) -> Role:
         folders = [self.experiment.roles] if self.experiment and self.experiment.roles else []
-        names = [self.own_role] if self.own_role else [spec.role for spec in self._seats(game, seat)]
+        names = [self.own_role] if self.own_role else [spec.role for spec in self._seat_specs(game, seat)]
         if names:
             return load_role(names[0], folders)
-        if (role := self._for_any_game()) is not None:
+        if (role := self._find_general_role()) is not None:
             return role
         return load_role(
             NANO_PLAYER if count_parameters(resolve_base(self._policy(game, seat).source)) < MIN_PARAMETERS else PLAYER
         )
 
-    def _for_any_game(self) -> Role | None:
+    def _find_general_role(self) -> Role | None:
         """Return the first of the run's roles that is not written for one game; None if there is none."""
         if self.experiment is None:
             return None
@@ -104,7 +105,7 @@ class Casting:
         specs = (spec for table in self.experiment.all_tables() for spec in table.seats.values())
         return next((role for spec in specs if (role := load_role(spec.role, folders)).game is None), None)
 
-    def _seats(self, game: str, seat: str) -> list[SeatSpec]:
+    def _seat_specs(self, game: str, seat: str) -> list[SeatSpec]:
         """Return the settings of this seat in each of the run's games of that name; [] if it has none."""
         tables = self.experiment.all_tables() if self.experiment else []
         return [table.seats[seat] for table in tables if table.game.name == game and seat in table.seats]
@@ -116,5 +117,5 @@ def list_casts(contenders: Iterable[Contender]) -> list[Casting]:
 
 
 def warn_unknown_games(contenders: Iterable[Contender], game: str) -> list[str]:
-    """Return a warning for each run among the contenders that never played this game and has no role for it."""
+    """Return a warning for each contender from a run that never played this game and has no role for it."""
     return list(dict.fromkeys(filter(None, (cast.warn_unknown_game(game) for cast in list_casts(contenders)))))

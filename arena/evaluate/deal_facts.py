@@ -1,7 +1,6 @@
-"""The facts that each seat of a logged match saw when it first moved.
+"""Recovery of the facts that each seat of a logged match saw at its first move.
 
-A log holds no facts. They are recovered by replaying the deal from its seed with the logged acts until every seat has
-moved.
+A log does not hold them. So the deal is replayed from its seed with the logged acts until every seat has moved.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from arena.play.making import SEAT_TOOLS, deal_game
 from games.abilities import Mark, Marks
 from games.contracts import UNREAD, Deal, Game, View
 
-_WITHOUT = "what was dealt cannot be shown"
-MOST_MARKS = 100
+_CANNOT_SHOW = "what was dealt cannot be shown"
+MAX_MARKS = 100
 """Maximum marks of one act."""
 _EMPTY = ('""', "[]", "{}")
 
@@ -48,17 +47,17 @@ class DealFacts:
                 yield f"{label}: {', '.join(format_facts(scope, known))}"
 
 
-def find_facts_of_match(run: Path, row: Mapping[str, Any], trust: bool = False) -> DealFacts:
+def recover_facts(run: Path, row: Mapping[str, Any], trust: bool = False) -> DealFacts:
     """Recover the facts that each seat saw at its first move, from the row of a match in a run's log.
 
-    `trust` allows the folder's code. Raises StoreError if the deal cannot be replayed: its game's code is not trusted,
-    or its rules have changed.
+    With `trust`, code in the run's folder may run. Raises StoreError if the deal cannot be replayed, because its game's
+    code is not trusted or its rules have changed.
     """
     try:
         is_plain = row["game"] in games.GAMES and not row["options"].get(SEAT_TOOLS)
         name = row["game"] if is_plain else _import_own_game(run, row, trust)
     except (ConfigError, StoreError, RoleError) as error:
-        raise StoreError(f"{_WITHOUT}: {error}") from None
+        raise StoreError(f"{_CANNOT_SHOW}: {error}") from None
     return replay_facts(Deal(name, row["options"], row["seed"]), _list_acts(row["turns"]), row["rules"])
 
 
@@ -73,13 +72,13 @@ def replay_facts(deal: Deal, acts: Iterable[tuple[str, str]], rules: int = 0) ->
             raise ValueError(f"the rules of {deal.game} were changed since")
         return _replay(game, acts)
     except Exception as error:  # noqa: BLE001 a user's game or an edited log may fail in any way
-        raise StoreError(f"{_WITHOUT}: {error}") from None
+        raise StoreError(f"{_CANNOT_SHOW}: {error}") from None
 
 
 def replay_marks(deal: Deal, acts: Iterable[tuple[str, str]], rules: int = 0) -> list[list[Mark]]:
-    """Replay (seat, act) pairs on a deal and return the places in images that each act names, if the game says so.
+    """Replay (seat, act) pairs on a deal and return the marks of each act: the places in images that it names.
 
-    Raises StoreError as `replay_facts` does.
+    Returns [] if the game has no marks. Raises StoreError as `replay_facts` does.
     """
     try:
         game = deal_game(deal)
@@ -89,17 +88,17 @@ def replay_marks(deal: Deal, acts: Iterable[tuple[str, str]], rules: int = 0) ->
             return []
         found = []
         for seat, act in acts:
-            _pass_ended(game)
+            _skip_ended_seats(game)
             if not game.agents or game.agent_selection != seat:
                 break  # the log is of another match
-            found.append([Mark(str(hash), *map(float, place)) for hash, *place in game.marks(act)][:MOST_MARKS])
+            found.append([Mark(str(hash), *map(float, place)) for hash, *place in game.marks(act)][:MAX_MARKS])
             game.step(act)
         return found
     except Exception as error:  # noqa: BLE001 as in replay_facts
-        raise StoreError(f"{_WITHOUT}: {error}") from None
+        raise StoreError(f"{_CANNOT_SHOW}: {error}") from None
 
 
-def _pass_ended(game: Game) -> None:
+def _skip_ended_seats(game: Game) -> None:
     """Step over the seats whose part in the match has ended."""
     while game.agents and (game.terminations[game.agent_selection] or game.truncations[game.agent_selection]):
         game.step(None)
@@ -124,7 +123,7 @@ def _replay(game: Game, acts: Iterable[tuple[str, str]]) -> DealFacts:
     public: Mapping[str, Any] | None = None
     private: dict[str, dict[str, Any]] = {}
     for seat, act in acts:
-        _pass_ended(game)
+        _skip_ended_seats(game)
         if not game.agents or game.agent_selection != seat:
             break  # the log is of another match: return the facts so far
         if seat not in private:

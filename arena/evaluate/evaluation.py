@@ -2,11 +2,11 @@
 
 Each deal is played once per lineup: the contender at one seat, the opponent at all others (two seats: both orders). A
 run's policies take only the seats that they had in the run, if it played the game. So the luck of deal and seat cancels
-out, and the deal is the unit of every interval, except for shares of wins, draws and losses, which count matches
-(Wilson). Deals depend on the seed alone: every contender evaluated with a seed plays the same ones.
+out. Intervals are over deals, except for shares of wins, draws and losses, which are over matches (Wilson). Deals
+depend on the seed alone: every contender evaluated with the same seed plays the same deals.
 
-A win is the only highest payoff, a draw a shared highest one. A match ended by an illegal act is a loss for the
-offender and a draw for the others, so that an opponent's blunder does not look like skill.
+A win is a payoff above all others; a draw is a shared highest payoff. A match ended by an illegal act is a loss for the
+offender and a draw for the others, so that an opponent's mistake does not count as skill.
 """
 
 from __future__ import annotations
@@ -36,37 +36,37 @@ from games.contracts import Game, MatchId
 IN_FLIGHT = 64
 LIMITS = Limits(turns=1000, seconds=3600.0, turn_seconds=600.0)
 Rate = Callable[[MatchRecord], Awaitable[Mapping[str, float]]]
-"""Function from a finished match to a reward model's scores by seat."""
+"""Function that returns a reward model's scores of a finished match by seat."""
 Lineup = Mapping[str, Contender]
 """Contender at each seat of a match."""
 
 
 @dataclass(kw_only=True)
 class Result:
-    """Results of a contender in a game against one opponent (or alone, with one seat): `mean`, `rate` and `to_json`."""
+    """Results of a contender in a game against one opponent, or alone in a game of one seat."""
 
     game: GameSpec
     contender: str
     against: str
-    """Empty for a game of one seat."""
+    """Name of the opponent; "" for a game of one seat."""
     seats: tuple[str, ...]
     matches: int
     figures: dict[str, list[float]]
-    """Values by figure, one per deal, NaN if unknown: payoff, invalid (share of the contender's acts), win, turns,
-    `learned` (a reward model's score), and the numbers of the game's report."""
+    """Values of each figure, one per deal, NaN if unknown. Figures are payoff, invalid (share of the contender's acts),
+    win, turns, `learned` (a reward model's score), and the numbers of the game's report."""
     scored: dict[str, int] | None
-    """Matches by outcome: win, draw, loss. None if no outcome is a win: one seat, a cooperative game, self-play, or
-    seats that are not rivals."""
+    """Number of matches by outcome: win, draw, loss. None if there is no winner: one seat, a cooperative game,
+    self-play, or seats that are not rivals."""
     illegal: dict[str, int]
-    """Matches ended by an illegal act, by its author: `own` or `other`."""
+    """Number of matches ended by an illegal act of the contender (`own`) or an opponent (`other`)."""
     ended: dict[str, int]
-    """Matches by the reason of their end."""
+    """Number of matches by the reason of their end."""
     failed: dict[str, int] = field(default_factory=dict)
-    """Failed attempts by reason. Their deals were played again and count once."""
+    """Number of failed attempts by reason. Their matches were retried."""
     ranges: dict[str, Bounds] = field(default_factory=dict)
-    """Range of each figure."""
+    """Smallest and largest possible value of each figure, for its interval."""
     by_seat: dict[str, list[float]] = field(default_factory=dict)
-    """The contender's payoff on each deal, by its seat; NaN if unknown."""
+    """Payoffs of the contender, one per deal, by its seat; NaN if unknown."""
 
     def rate(self, outcome: str) -> Interval:
         """Return the share of matches with this outcome (win, draw, loss), with interval; NaN if `scored` is None."""
@@ -78,7 +78,7 @@ class Result:
         return mean_ci(known, self.ranges.get(figure, ANY))
 
     def to_json(self) -> dict[str, Any]:
-        """Return counts, and the figures' means over deals as [estimate, low, high], as JSON with null for NaN."""
+        """Return the result as JSON. Each figure is its mean over deals as [estimate, low, high], with null for NaN."""
         return {
             "game": self.game.name, "options": self.game.options, "contender": self.contender,
             "against": self.against or None, "matches": self.matches, "deals": len(self.figures["payoff"]),
@@ -99,17 +99,17 @@ def interval_to_json(interval: Interval) -> list[float | None]:
 def compute_change(before: Result, after: Result, figure: str) -> Interval:
     """Return the figure's mean change, after minus before, paired by deal, with its interval.
 
-    Both must have played the same deals. Deals without a value in both are left out.
+    Both results must have the same deals. Deals without a value in both are left out.
     """
     pairs = zip(before.figures[figure], after.figures[figure], strict=True)
     known = [pair for pair in pairs if not math.isnan(sum(pair))]
-    same = before.ranges.get(figure) == after.ranges.get(figure)
+    has_same_range = before.ranges.get(figure) == after.ranges.get(figure)
     old, new = [a for a, _ in known], [b for _, b in known]
-    return paired_ci(old, new, before.ranges.get(figure, ANY) if same else ANY)
+    return paired_ci(old, new, before.ranges.get(figure, ANY) if has_same_range else ANY)
 
 
 def make_game(spec: GameSpec) -> Game:
-    """Create the game. Raises ConfigError for an unknown name (with the nearest one) or an invalid option."""
+    """Create the game. Raises ConfigError for an unknown name, with the nearest one, or an invalid option."""
     if complaint := games.find_problem(spec.name):
         raise ConfigError(f"{complaint} (arena list games)")
     try:
@@ -119,10 +119,10 @@ def make_game(spec: GameSpec) -> Game:
 
 
 def with_split(spec: GameSpec, split: str = "") -> GameSpec:
-    """Return the game's settings with a split of its hidden entities.
+    """Return the game's settings with the option `split` set, which selects the hidden entities of its deals.
 
-    It is `split`, else the split of the game's options, else `test`, whose entities do not occur in `train`. A game
-    without splits stays unchanged. Raises ConfigError if `split` names one that the game does not have.
+    The value is `split`, else that in the game's options, else `test`, whose entities do not occur in `train`. A game
+    without splits stays unchanged. Raises ConfigError for a `split` that the game does not have.
     """
     if not isinstance(make_game(spec), Split):
         if split:
@@ -157,19 +157,19 @@ async def evaluate(
     game: GameSpec,
     matches: int,
     seed: int,
-    ended: Callable[[], None] = lambda: None,
+    on_finish: Callable[[], None] = lambda: None,
     rate: Rate | None = None,
 ) -> list[Result]:
     """Play at least `matches` matches with each opponent and return one result per opponent.
 
-    A game of one seat gives one result. `ended` is called after each finished match; with `rate` results have the
-    figure `learned`. Matches that keep failing are left out and counted in `failed`. Raises ConfigError if a player
-    cannot take its seat, and PlayError if most matches fail.
+    A game of one seat gives one result. `on_finish` is called after each finished match. With `rate`, results have the
+    figure `learned`. Matches that keep failing are left out; failed attempts are counted in `failed`. Raises
+    ConfigError if a player cannot take its seat, and PlayError if most matches fail.
     """
     check_lineups(contender, opponents, game)
     met = _list_meetings(contender, opponents, game)
     return [
-        await _evaluate_against(contender, other, tables, game, matches, seed, ended, rate) for other, tables in met
+        await _evaluate_against(contender, other, tables, game, matches, seed, on_finish, rate) for other, tables in met
     ]
 
 
@@ -183,7 +183,7 @@ def count_matches(contender: Contender, opponents: Sequence[Contender], game: Ga
 def _list_meetings(
     contender: Contender, opponents: Sequence[Contender], spec: GameSpec
 ) -> list[tuple[Contender, list[dict[str, Contender]]]]:
-    """Return every opponent with its lineups (contender by seat); in a game of one seat, the contender with its own."""
+    """Return each opponent with its lineups (contender by seat); in a game of one seat, the contender with its own."""
     seats = tuple(make_game(spec).possible_agents)
     others = opponents if len(seats) > 1 else [contender]
     return [(other, list_lineups(contender, other, spec.name, seats)) for other in others]
@@ -204,17 +204,17 @@ def list_lineups(contender: Contender, other: Contender, game: str, seats: Seque
 
 
 def find_own_seats(contender: Contender, game: str, seats: Sequence[str]) -> Sequence[str]:
-    """Return those of `seats` that a contender's run gave it in this game; all if it has no run or never played it."""
+    """Return the seats that the contender had in its run of this game; all if it has no such run."""
     cast = contender.cast if isinstance(contender, ModelContender) else None
     return cast.seats_in_run(game, seats) if isinstance(cast, Casting) else seats
 
 
 async def _evaluate_against(
     contender: Contender, other: Contender, tables: Sequence[Lineup], spec: GameSpec, matches: int, seed: int,
-    ended: Callable[[], None], rate: Rate | None = None,
+    on_finish: Callable[[], None], rate: Rate | None = None,
 ) -> Result:  # fmt: skip
     seats = tuple(tables[0])
-    played, failed = await play(tables, spec, count_deals(matches, len(tables)), seed, ended, rate=rate)
+    played, failed = await play_lineups(tables, spec, count_deals(matches, len(tables)), seed, on_finish, rate=rate)
     held = [[s for s in seats if table[s].name == contender.name] for table in tables]
     flat = [(p, own) for row, own in zip(played, held, strict=True) for p in row if p]
     game = make_game(spec)
@@ -239,7 +239,7 @@ async def _evaluate_against(
 
 
 def _payoffs_by_seat(played: list[list[MatchOutcome | None]], held: list[list[str]]) -> dict[str, list[float]]:
-    """Return the contender's payoffs per deal by its seat, NaN for a missing match. In self-play it has all seats."""
+    """Return the contender's payoffs per deal by its seat, NaN for a missing match. In self-play it has every seat."""
     pairs = [(row, seat) for row, own in zip(played, held, strict=True) for seat in own]
     return {seat: [p.payoffs[seat] if p else math.nan for p in row] for row, seat in pairs}
 
@@ -277,33 +277,33 @@ def draw_deal_seeds(seed: int, deals: int) -> list[int]:
     return [int(each) for each in np.random.SeedSequence(entropy).generate_state(deals, np.uint64)]
 
 
-async def play(
-    tables: Sequence[Lineup], spec: GameSpec, deals: int, seed: int, ended: Callable[[], None] = lambda: None,
+async def play_lineups(
+    lineups: Sequence[Lineup], spec: GameSpec, deals: int, seed: int, on_finish: Callable[[], None] = lambda: None,
     in_flight: int = IN_FLIGHT, rate: Rate | None = None,
 ) -> tuple[list[list[MatchOutcome | None]], Counter[str]]:  # fmt: skip
-    """Play the same deals with every lineup (contender by seat) in `tables`, `in_flight` matches at once.
+    """Play the same deals with every lineup (contender by seat), `in_flight` matches at once.
 
     Returns the outcomes by lineup and deal (None for a match that kept failing) and the failed attempts by reason.
-    `ended` is called after each finished match, and `rate` scores it. Raises PlayError if more matches keep failing
+    `on_finish` is called after each finished match, and `rate` scores it. Raises PlayError if more matches keep failing
     than finish.
     """
     seeds = draw_deal_seeds(seed, deals)
     plans = [
         MatchPlan(
             identity=MatchId(i, deal), game=spec.name, options=dict(spec.options), seed=seeds[deal],
-            seats={seat: who.seating(spec.name, seat) for seat, who in table.items()},
+            seats={seat: who.seating(spec.name, seat) for seat, who in lineup.items()},
         )
         for deal in range(deals)  # matches of a deal run together and share their cached prefix
-        for i, table in enumerate(tables)
+        for i, lineup in enumerate(lineups)
     ]  # fmt: skip
     played: dict[tuple[int, int], MatchOutcome] = {}
 
     async def play_plan(plan: MatchPlan) -> MatchRecord:
-        table, deal = plan.identity.iteration, plan.identity.deal
-        record = await play_one(plan, tables[table], seed, LIMITS)
+        i, deal = plan.identity.iteration, plan.identity.deal
+        record = await play_one(plan, lineups[i], seed, LIMITS)
         if record.status == "finished":
-            played[table, deal] = read_outcome(record, await rate(record) if rate else {})
+            played[i, deal] = read_outcome(record, await rate(record) if rate else {})
         return replace(record, turns=(), streams={})  # frees memory
 
-    failed = await play_counting_failures(plans, play_plan, ended, in_flight)
-    return [[played.get((i, deal)) for deal in range(deals)] for i in range(len(tables))], failed
+    failed = await play_counting_failures(plans, play_plan, on_finish, in_flight)
+    return [[played.get((i, deal)) for deal in range(deals)] for i in range(len(lineups))], failed

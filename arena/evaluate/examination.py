@@ -30,7 +30,7 @@ from arena.store.run import RunFolder
 
 
 class Examination:
-    """Evaluation of a run's weights against a panel of opponents: before learning, at intervals, and at the end."""
+    """Evaluation of a run's weights against a panel of opponents, before learning, at intervals, and at the end."""
 
     def __init__(self, run: RunFolder, experiment: Experiment) -> None:
         """Prepare to evaluate a run whose `experiment` has a panel that `check_panel` accepted."""
@@ -96,7 +96,7 @@ async def _plan_panel(experiment: Experiment, parts: Parts) -> PanelPlan:
     trained = {name: parts.policies[name] for name in parts.policies.trainers}
     name = ", ".join(trained)
     who = ModelContender(name, parts.engine, Casting(name=name, policies=trained, experiment=experiment))
-    members = await specs.Contenders(endpoints=Endpoints(experiment.servers())).load(
+    members = await specs.ContenderLoader(endpoints=Endpoints(experiment.servers())).load(
         *panel.members, games=[panel.game.name]
     )
     plan = PanelPlan(who, panel, resolve_panel_game(panel, experiment), members)
@@ -146,8 +146,8 @@ def _find_learner_seats(experiment: Experiment, game: GameSpec) -> list[str]:
     trained = [name for name, policy in experiment.policies.items() if policy.train]
     if not own and len(trained) > 1:
         raise ConfigError(
-            f"who plays {game.name}? This run trains {' and '.join(trained)}: leave it out and name one afterwards, "
-            f"arena eval runs/latest:{trained[0]} --panel NAME"
+            f"who plays {game.name}? This run trains {' and '.join(trained)}: leave the panel out and evaluate one of "
+            f"them afterwards, arena eval runs/latest:{trained[0]} --panel NAME"
         )
     if not trained:
         raise ConfigError("the run trains no policy, so there is nothing to evaluate")

@@ -21,7 +21,7 @@ from arena.errors import ConfigError, PlayError
 from arena.evaluate.casting import Casting
 from arena.evaluate.evaluation import IN_FLIGHT, LIMITS, make_game
 from arena.evaluate.matrix import with_role
-from arena.evaluate.specs import Contenders, list_iterations
+from arena.evaluate.specs import ContenderLoader, list_iterations
 from arena.league.pool import parse_version
 from arena.parts.chance import number
 from arena.play.contenders import HUMAN, Contender, EndpointContender, ModelContender, play_one
@@ -40,17 +40,18 @@ Figures = dict[str, list[float]]
 
 @dataclass(frozen=True, kw_only=True)
 class ForkResults:
-    """Outcomes of a match's forks, replayed by the same players (unchanged) and with the change (forked)."""
+    """Outcomes of a match's forks: continued by the same players (unchanged), and with the change (forked)."""
 
-    parting: ForkPoint
-    sat: Mapping[str, str]
-    """Players of the unchanged forks by seat: those of the match, or their nearest available versions."""
-    others: Mapping[str, str]
-    """Other players of the changed forks, by seat."""
+    fork_point: ForkPoint
+    original_players: Mapping[str, str]
+    """Players of the unchanged forks by seat: those of the match, or their nearest available versions; "" if a person
+    sat there."""
+    new_players: Mapping[str, str]
+    """Players that replace them in the changed forks, by seat."""
     logged: dict[str, float]
     """Outcome of the logged match, by figure."""
     unchanged: Figures
-    """Outcomes of replays by the same players; {} if a person sat at a seat."""
+    """Outcomes of the forks by the same players; {} if a person sat at a seat."""
     forked: Figures
     failed: dict[str, int] = field(default_factory=dict)
     """Failed attempts by reason; they were played again."""
@@ -84,32 +85,33 @@ async def fork(
     seats: Mapping[str, str] | None = None,
     act: str = "",
     n: int = 20,
-    loader: Contenders | None = None,
+    loader: ContenderLoader | None = None,
     person: Contender | None = None,
-    ended: Callable[[], None] = lambda: None,
+    on_finish: Callable[[], None] = lambda: None,
 ) -> ForkResults:
     """Continue a run's match from turn `turn` (from 0), `n` times with the changes and `n` times without.
 
     Changes are other players at some `seats` (spec by seat) or another `act` at that turn. `person` plays the seats
-    named `human`. `ended` is called after each finished match. Raises ConfigError or StoreError if match, turn, seat or
-    player do not exist, or if the game no longer shows what the log says; PlayError if every fork failed.
+    named `human`. `on_finish` is called after each finished match. Raises ConfigError or StoreError if match, turn,
+    seat or player do not exist, or if the game no longer shows what the log says; PlayError if every fork failed.
     """
-    loader, others = loader or Contenders(), dict(seats or {})
+    loader, new_players = loader or ContenderLoader(), dict(seats or {})
     reader = RunReader(run)
     experiment = with_own_roles(reader.path, load_experiment(reader.path, trust=loader.trust), loader.trust)
     record = MatchRecord.from_json(reader.match(match))
     record = replace(record, game=resolve_game_name(record.game, experiment))
-    parting = require_forkable(ForkPoint(record, turn, act), others)
+    fork_point = require_forkable(ForkPoint(record, turn, act), new_players)
     notes: dict[str, None] = {}
-    sat = {seat: _find_spec(reader.path, experiment, held, notes) for seat, held in record.seats.items()}
+    original_players = {seat: _find_spec(reader.path, experiment, held, notes) for seat, held in record.seats.items()}
     for line in notes:
         loader.note(line)
-    if nobody := [seat for seat, name in (sat | others).items() if not name]:
-        raise ConfigError(f"a person sat at {nobody[0]} of {match}: name who plays on, such as {nobody[0]}=random")
-    arms = [sat, sat | others] if all(sat.values()) else [sat | others]
+    changed = original_players | new_players
+    if empty := [seat for seat, name in changed.items() if not name]:
+        raise ConfigError(f"a person sat at {empty[0]} of {match}: name another player, such as {empty[0]}=random")
+    arms = [original_players, changed] if all(original_players.values()) else [changed]
     names = dict.fromkeys(name for arm in arms for name in arm.values() if name != HUMAN)
     players = dict(zip(names, await loader.load(*names), strict=True)) | ({HUMAN: person} if person else {})
-    for seat, name in (sat | others).items():
+    for seat, name in changed.items():
         if name not in players:
             raise ConfigError(f"no person is here to play {seat}: name another player than {HUMAN}")
         players[name].check(record.game, make_game(GameSpec(name=record.game, options=record.options)), seat)
@@ -118,33 +120,34 @@ async def fork(
         {seat: _with_run_role(roles.get(seat), players[name], record.game, seat) for seat, name in arm.items()}
         for arm in arms
     ]
-    played, failed = await _play(parting, tables, experiment.seed, n, ended)
+    played, failed = await _play(fork_point, tables, experiment.seed, n, on_finish)
     pairs = [forks for forks in zip(*played, strict=True) if all(forks)]  # a fork that failed in one arm has no pair
     if not pairs:
         raise PlayError(f"no fork of {match} was finished: {max(failed, key=lambda why: failed[why], default='')}")
     figures = [_collect_figures(records) for records in zip(*pairs, strict=True)]
     return ForkResults(
-        parting=parting, sat=sat, others=others, logged=_list_outcomes(record), forked=figures[-1],
-        unchanged=figures[0] if len(arms) > 1 else {}, failed=dict(failed),
+        fork_point=fork_point, original_players=original_players, new_players=new_players,
+        logged=_list_outcomes(record), forked=figures[-1], unchanged=figures[0] if len(arms) > 1 else {},
+        failed=dict(failed),
     )  # fmt: skip
 
 
-def require_forkable(parting: ForkPoint, others: Mapping[str, str]) -> ForkPoint:
+def require_forkable(fork_point: ForkPoint, new_players: Mapping[str, str]) -> ForkPoint:
     """Return the fork point unchanged. Raises ConfigError for an unknown turn or seat, no change, or a changed game."""
-    record, turn = parting.match, parting.turn
+    record, turn = fork_point.match, fork_point.turn
     if not 0 <= turn < len(record.turns):
         raise ConfigError(f"{record.id} has turns 1 to {len(record.turns)}: it cannot be forked at {turn + 1}")
-    for seat in others:
+    for seat in new_players:
         if seat not in record.seats:
             known = ", ".join(record.seats)
             raise ConfigError(f"{record.id} has no seat '{seat}'{nearest(seat, record.seats)} (its seats: {known})")
-    if not (others or parting.act):
+    if not (new_players or fork_point.act):
         raise ConfigError("a fork needs a change: another player at a seat, or another act")
-    if parting.act and record.turns[turn].source in UNREAD:
+    if fork_point.act and record.turns[turn].source in UNREAD:
         raise ConfigError(f"no game read turn {turn + 1} of {record.id}: fork it at another turn")
-    if why := find_difference(parting, make_game(GameSpec(name=record.game, options=record.options))):
+    if why := find_difference(fork_point, make_game(GameSpec(name=record.game, options=record.options))):
         raise ConfigError(f"{record.id} cannot be forked: {why}")
-    return parting
+    return fork_point
 
 
 def _find_spec(run: Path, experiment: Experiment, held: Seating, notes: dict[str, None]) -> str:
@@ -182,21 +185,21 @@ def _with_run_role(role: str | None, contender: Contender, game: str, seat: str)
 
 
 async def _play(
-    parting: ForkPoint, tables: Sequence[Mapping[str, Contender]], seed: int, n: int, ended: Callable[[], None]
+    fork_point: ForkPoint, tables: Sequence[Mapping[str, Contender]], seed: int, n: int, on_finish: Callable[[], None]
 ) -> tuple[list[list[MatchRecord | None]], Counter[str]]:
     """Play `n` forks with each lineup (contender by seat) in `tables`.
 
     Returns the records by lineup and fork (None for a fork that kept failing) and the failed attempts by reason. Only
     the last lineup starts with the replaced act.
     """
-    record = parting.match
+    record = fork_point.match
     played: list[list[MatchRecord | None]] = [[None] * n for _ in tables]
     plans = [
         MatchPlan(
             identity=MatchId(table, i), game=record.game, options=record.options, seed=record.seed,
             seats={seat: who.seating(record.game, seat) for seat, who in tables[table].items()},
-            draws=(number("fork"), parting.turn, i),
-            source="patched" if parting.act and table == len(tables) - 1 else "branched",
+            draws=(number("fork"), fork_point.turn, i),
+            source="patched" if fork_point.act and table == len(tables) - 1 else "branched",
         )
         for table in range(len(tables))
         for i in range(n)
@@ -204,8 +207,8 @@ async def _play(
 
     async def play_plan(plan: MatchPlan) -> MatchRecord:
         table, i = plan.identity.iteration, plan.identity.deal
-        at = parting if table == len(tables) - 1 else replace(parting, act="")
-        joining = {seat: JoiningContender(who, at) for seat, who in tables[table].items()}
+        start = fork_point if table == len(tables) - 1 else replace(fork_point, act="")
+        joining = {seat: JoiningContender(who, start) for seat, who in tables[table].items()}
         ending = await play_one(plan, joining, seed, LIMITS)
         if ending.status == "finished":
             played[table][i] = replace(ending, turns=(), streams={})
@@ -213,7 +216,7 @@ async def _play(
 
     person = any(who.name == HUMAN for table in tables for who in table.values())
     # A person plays one match at a time.
-    return played, await play_counting_failures(plans, play_plan, ended, 1 if person else IN_FLIGHT)
+    return played, await play_counting_failures(plans, play_plan, on_finish, 1 if person else IN_FLIGHT)
 
 
 def _list_outcomes(record: MatchRecord) -> dict[str, float]:

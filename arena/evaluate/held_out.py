@@ -12,7 +12,7 @@ from agents.players.servers import Endpoints
 from agents.weights import resolve
 from arena.config.experiment import Experiment
 from arena.config.saved_config import load_experiment
-from arena.credit.rewards.reward_model import require_reader
+from arena.credit.rewards.reward_model import find_compatible_weights
 from arena.errors import ConfigError
 from arena.evaluate import specs
 from arena.evaluate.evaluation import (
@@ -36,7 +36,7 @@ FILE = "evaluation.json"
 
 
 class HeldOutResults(NamedTuple):
-    """Results of an evaluation before and after learning on the same deals, one per game and opponent."""
+    """Results of an evaluation before and after learning, on the same deals: one result per game and opponent."""
 
     before: list[Result]
     after: list[Result]
@@ -89,7 +89,7 @@ def check_spec(experiment: Experiment) -> None:
         specs.read_spec(name)
     if spec.reward_model is not None:
         try:
-            require_reader(spec.reward_model, [resolve(experiment.policies[name].model) for name in trained])
+            find_compatible_weights(spec.reward_model, [resolve(experiment.policies[name].model) for name in trained])
         except ValueError as error:
             raise ConfigError(f"evaluate.reward_model: {error}") from None
 
@@ -98,10 +98,10 @@ def _check_opponents(spec: EvaluateSpec, n: int, game: GameSpec, held: Collectio
     """Raise ConfigError for a scripted opponent that cannot play one of its seats. `held` are the learners' seats."""
     made = make_game(game)
     seats = list(made.possible_agents)
-    theirs = [seat for seat in seats if any(seat != own for own in held or seats)]
+    opponent_seats = [seat for seat in seats if any(seat != own for own in held or seats)]
     for name in filter(is_scripted, () if made.cooperative else spec.against):
         try:
-            for seat in theirs:
+            for seat in opponent_seats:
                 check_scripted(name, made, seat)
         except ScriptedPolicyError as error:
             raise ConfigError(f"evaluate.against: {error} (evaluate.games.{n})") from None
@@ -110,11 +110,11 @@ def _check_opponents(spec: EvaluateSpec, n: int, game: GameSpec, held: Collectio
 async def evaluate_held_out(
     run: Path, spec: EvaluateSpec, seed: int, begin: Callable[[int], Callable[[], None]] = lambda total: lambda: None
 ) -> HeldOutResults:
-    """Evaluate the run's first and last weights by `spec`, write evaluation.json to its folder, return the results.
+    """Evaluate a run's first and last weights by `spec`, write evaluation.json to its folder and return the results.
 
     `begin` is called with the number of matches and returns a callback for each finished match.
     """
-    loader = specs.Contenders(endpoints=Endpoints(load_experiment(run).servers()), summaries=spec.summaries)
+    loader = specs.ContenderLoader(endpoints=Endpoints(load_experiment(run).servers()), summaries=spec.summaries)
     weights = f"{run}:{spec.policy}" if spec.policy else str(run)
     last, first, *others = await loader.load(
         weights, specs.name_first_weights(weights), *spec.against, games=[game.name for game in spec.held_out]
@@ -127,9 +127,9 @@ async def evaluate_held_out(
     step = begin(sum(count_matches(who, opponents, game, spec.matches) for who, game, opponents in work))
     played = [await evaluate(who, opponents, game, spec.matches, seed, step, rate) for who, game, opponents in work]
     half = len(games)
-    compared = HeldOutResults([r for row in played[:half] for r in row], [r for row in played[half:] for r in row])
-    write_atomic(run / FILE, json.dumps({"seed": seed, **compared.to_json()}, indent=1) + "\n")
-    return compared
+    results = HeldOutResults([r for row in played[:half] for r in row], [r for row in played[half:] for r in row])
+    write_atomic(run / FILE, json.dumps({"seed": seed, **results.to_json()}, indent=1) + "\n")
+    return results
 
 
 def _choose_opponents(contender: Contender, game: GameSpec, others: list[Contender]) -> list[Contender]:

@@ -1,8 +1,8 @@
 """Success rates of agents with simulated persons: the same tasks for every agent, several trials per task.
 
-A task is one deal of a simulator: its hidden entity depends on the seed alone. A trial replays the task with other
-randomness for models and random players. A scripted person's text belongs to the task, so a scripted agent plays every
-trial with it alike. The task is the unit of all intervals.
+A task is one deal of a simulator; its hidden entity depends on the seed alone. A trial plays the task with new random
+numbers for models and random players. A scripted person's text belongs to the task, so a scripted agent plays every
+trial with it in the same way. All intervals are over tasks.
 """
 
 from __future__ import annotations
@@ -34,21 +34,22 @@ from simulators.person import Speech
 from simulators.played import PersonGame
 
 SCRIPT = "script"
-PARTS = re.compile(r"([^+=]*)([+=]?)(.*)", re.DOTALL)
+COLUMN = re.compile(r"([^+=]*)([+=]?)(.*)", re.DOTALL)
+"""Persona, mark and voice in a column's text, such as `terse+CONTENDER`."""
 MARKS: Mapping[str, Speech] = {"+": "render", "=": "played"}
-"""Mark between persona and player: what the player does."""
+"""Role of the player in speaking for the person, by the mark between persona and player."""
 DEFAULT_PERSONA = "default"
-"""Name of the only column of a simulator without personas."""
+"""Name of the single column of a simulator without personas."""
 ATTEMPTS = 2
-"""Maximum attempts per match; a trial whose attempts all fail is missing."""
+"""Maximum attempts per match. A trial is missing if all its attempts fail."""
 
 
 @dataclass(frozen=True)
 class Person:
-    """Simulated person, a column of the matrix: a persona of the simulator, and the player that words its lines."""
+    """Simulated person, a column of the matrix: a persona of the simulator, and the player that speaks for it."""
 
     persona: str
-    """Empty in a simulator without personas."""
+    """Name of the persona; "" in a simulator without personas."""
     voice: Contender | None = None
     """Player that speaks for the person; None for the simulator's templates.
 
@@ -59,15 +60,15 @@ class Person:
 
     @property
     def name(self) -> str:
-        """Name as a user types it: PERSONA, PERSONA+VOICE or PERSONA=VOICE, with the voice's player."""
+        """Name as the user writes it: PERSONA, PERSONA+VOICE or PERSONA=VOICE."""
         persona = self.persona or DEFAULT_PERSONA
         mark = next(mark for mark, speech in MARKS.items() if speech == self.speech)
         return persona if self.voice is None else f"{persona}{mark}{self.voice.name}"
 
     def apply_to(self, game: GameSpec) -> GameSpec:
-        """Return the game's settings with the options of this person."""
+        """Return the game's settings with this person's options."""
         options = {"persona": self.persona} if self.persona else {}
-        if list_speeches(make_game(game)):
+        if list_person_options(make_game(game)):
             options["person"] = SCRIPT if self.voice is None else self.speech
         return GameSpec(name=game.name, options={**game.options, **options})
 
@@ -79,15 +80,15 @@ class Cell:
     agent: str
     person: str
     speaker: str
-    """Speaker of the person's lines: SCRIPT, a scripted policy, or policy, version and role. Without a person, the
-    player of the last seat."""
+    """Player that speaks for the person (SCRIPT, a scripted policy, or policy, version and role). In a game without a
+    person, the player of the last seat."""
     tasks: int
     trials: int
     k: int
     successes: dict[int, list[bool]] = field(default_factory=lambda: defaultdict(list))
-    """Success of each finished trial, by task."""
+    """Successes of the finished trials, by task."""
     figures: dict[str, dict[int, list[float]]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(list)))
-    """Numbers of the game's report (such as turns), by name and task."""
+    """Numbers of the game's report, such as turns, by name and task."""
     faults: Counter[str] = field(default_factory=Counter)
     """Failed attempts by reason. They are retried and do not count as unsuccessful trials."""
 
@@ -126,7 +127,7 @@ class Cell:
         return mean_ci(means, range_of(figure, means))
 
     def to_json(self) -> dict[str, Any]:
-        """Return success rates, faults and figures as JSON; intervals as [estimate, low, high], null for NaN."""
+        """Return success rates, faults and figures as JSON. Intervals are [estimate, low, high], with null for NaN."""
         return {
             "agent": self.agent, "person": self.person, "words": self.speaker,
             "matches": self.matches, "missing": self.tasks * self.trials - self.matches,
@@ -139,16 +140,16 @@ class Cell:
 
 
 def find_voice(text: str) -> str:
-    """Return the voice of a column's text, CONTENDER in `terse+CONTENDER` or `terse=CONTENDER`; "" if there is none."""
-    return PARTS.match(text).group(3)  # type: ignore[union-attr]  # it matches any text
+    """Return CONTENDER from a column such as `terse+CONTENDER` or `terse=CONTENDER`; "" if there is none."""
+    return COLUMN.match(text).group(3)  # type: ignore[union-attr]  # COLUMN matches any text
 
 
 def read_persons(texts: Sequence[str], game: GameSpec) -> list[tuple[str, str, Speech]]:
-    """Return (persona, voice, speech) for texts such as `terse`, `terse+smollm2-135m-instruct` or `terse=runs/latest`.
+    """Parse columns such as `terse`, `terse+smollm2-135m-instruct` or `terse=runs/latest` as (persona, voice, speech).
 
-    The voice is "" if scripted. Without texts, return all personas, scripted. The only column of a simulator without
-    personas is called `default`, and its persona is "". Raises ConfigError for a game that is not a simulator, an
-    unknown persona, or a player that cannot speak for the person.
+    The voice is "" for a scripted person. Without texts, all personas are returned as scripted persons. The single
+    column of a simulator without personas is called `default`; its persona is "". Raises ConfigError for a game that is
+    not a simulator, an unknown persona, or a player that cannot speak for the person.
     """
     made = make_game(game)
     if not isinstance(made, Personas):
@@ -156,7 +157,7 @@ def read_persons(texts: Sequence[str], game: GameSpec) -> list[tuple[str, str, S
     personas = made.personas
     persons: list[tuple[str, str, Speech]] = []
     for text in texts or personas or [""]:
-        persona, mark, voice = PARTS.match(text).groups("")  # type: ignore[union-attr]  # it matches any text
+        persona, mark, voice = COLUMN.match(text).groups("")  # type: ignore[union-attr]  # COLUMN matches any text
         speech = MARKS.get(mark, "render")
         if not personas and persona == DEFAULT_PERSONA:
             persona = ""
@@ -167,26 +168,26 @@ def read_persons(texts: Sequence[str], game: GameSpec) -> list[tuple[str, str, S
             raise ConfigError(f"--persons: {game.name} has no persona '{to_one_line(persona, 80)}'{near}")
         if mark and not voice:
             raise ConfigError(f"--persons {text}: name the speaker, such as {persona}{mark}smollm2-135m-instruct")
-        if voice and speech not in list_speeches(made) and not (speech == "played" and _has_partners(made)):
+        if voice and speech not in list_person_options(made) and not (speech == "played" and _has_partners(made)):
             raise ConfigError(f"--persons {text}: {game.name} has no option `person` with the value {speech}")
         persons.append((persona, voice, speech))
     return persons
 
 
 def _has_partners(game: Game) -> bool:
-    """Return True if the game has no simulated person but several seats."""
-    return not list_speeches(game) and len(game.possible_agents) > 1
+    """Return True if the game has several seats but no simulated person."""
+    return not list_person_options(game) and len(game.possible_agents) > 1
 
 
 def _suggest_correction(game: Game, text: str, voice: str) -> str:
     """Return the correction for a column's text that names a persona in a game without personas."""
-    if not list_speeches(game) and not _has_partners(game):
+    if not list_person_options(game) and not _has_partners(game):
         return "s: leave --persons out"
     return f" '{to_one_line(text, 80)}': write {DEFAULT_PERSONA}" + (f"={voice}" if voice else " or default=CONTENDER")
 
 
-def list_speeches(game: Game) -> Sequence[Speech]:
-    """Return the values of the simulator's option `person`; () if it has no such option."""
+def list_person_options(game: Game) -> Sequence[Speech]:
+    """Return the speech values that the simulator's option `person` allows; () if it has no such option."""
     return game.speeches if isinstance(game, PersonGame) else ()
 
 
@@ -214,14 +215,14 @@ def make_lineup(agent: Contender, person: Person, game: GameSpec, role: str = ""
     `SEAT_played`, such as `customer_played`, instead of the seat's.
     """
     made = make_game(person.apply_to(game))
-    seats, has_person = made.possible_agents, bool(list_speeches(made))
+    seats, has_person = made.possible_agents, bool(list_person_options(made))
     if person.voice is None:
         return {seat: with_role(agent, game.name, seat, role) for seat in seats}
-    own = seats[:1] if has_person else find_own_seats(agent, game.name, seats)
-    own = own if len(own) < len(seats) else seats[:1]
+    agent_seats = seats[:1] if has_person else find_own_seats(agent, game.name, seats)
+    agent_seats = agent_seats if len(agent_seats) < len(seats) else seats[:1]
     suffix = "_played" if has_person and person.speech == "played" else ""
     others = {seat: with_role(person.voice, game.name, seat + suffix) for seat in seats}
-    return others | {seat: with_role(agent, game.name, seat, role) for seat in own}
+    return others | {seat: with_role(agent, game.name, seat, role) for seat in agent_seats}
 
 
 async def play_matrix(
@@ -232,13 +233,13 @@ async def play_matrix(
     trials: int,
     k: int,
     seed: int,
-    ended: Callable[[], None] = lambda: None,
+    on_finish: Callable[[], None] = lambda: None,
     role: str = "",
 ) -> AsyncIterator[Cell]:
     """Play every agent with every person, and yield each pair's results when its matches are done.
 
-    Each of `tasks` deals is played `trials` times; `k` is the highest pass^k to report. `ended` is called after each
-    match that finished or was given up. `role` replaces the agents' own roles. Raises ConfigError before the first
+    Each of `tasks` deals is played `trials` times; `k` is the highest pass^k to report. `on_finish` is called after
+    each match that finished or was given up. `role` replaces the agents' own roles. Raises ConfigError before the first
     match if a player cannot take its seat.
     """
     cells = [(agent, person, make_lineup(agent, person, game, role)) for agent in agents for person in persons]
@@ -247,16 +248,16 @@ async def play_matrix(
         for seat, who in table.items():
             who.check(game.name, sample, seat)
     for agent, person, table in cells:
-        yield await _play_cell(agent, person, table, game, tasks, trials, k, seed, ended)
+        yield await _play_cell(agent, person, table, game, tasks, trials, k, seed, on_finish)
 
 
 async def _play_cell(
     agent: Contender, person: Person, table: dict[str, Contender], game: GameSpec, tasks: int, trials: int, k: int,
-    seed: int, ended: Callable[[], None],
+    seed: int, on_finish: Callable[[], None],
 ) -> Cell:  # fmt: skip
     spec = person.apply_to(game)
     seating = {seat: who.seating(spec.name, seat) for seat, who in table.items()}
-    speaker = _describe([*seating.values()][-1]) if len(table) > 1 else SCRIPT
+    speaker = _format_seating([*seating.values()][-1]) if len(table) > 1 else SCRIPT
     cell = Cell(agent=agent.name, person=person.name, speaker=speaker, tasks=tasks, trials=trials, k=k)
     task_seeds = np.random.SeedSequence((seed, int.from_bytes(b"tasks", "big"))).generate_state(tasks, np.uint64)
     trial_seeds = np.random.SeedSequence((seed, int.from_bytes(b"trials", "big"))).generate_state(trials)
@@ -275,18 +276,18 @@ async def _play_cell(
     async def play(plan: MatchPlan) -> MatchRecord:
         return await play_one(plan, table, int(trial_seeds[plan.identity.deal]), LIMITS, keep_turns=False)
 
-    def note(record: MatchRecord) -> None:
+    def count(record: MatchRecord) -> None:
         cell.add(record.identity.iteration, record)
         if record.status == "finished" or (record.failure and record.failure.given_up):
-            ended()
+            on_finish()
 
     with suppress(PlayError):  # the cell counts its failed matches; other cells may still succeed
-        await play_all(plans, play, note, IN_FLIGHT, ATTEMPTS)
+        await play_all(plans, play, count, IN_FLIGHT, ATTEMPTS)
     return cell
 
 
-def _describe(seating: Seating) -> str:
-    """Return a scripted policy's name, or the policy, version and role of another player, as text."""
+def _format_seating(seating: Seating) -> str:
+    """Return a scripted policy's name, or a model player's policy, version and role, as text."""
     if seating.kind == "brain":
         return seating.policy
     return f"{seating.policy}, version {seating.version}, role {seating.role}"

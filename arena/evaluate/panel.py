@@ -15,7 +15,15 @@ from arena.errors import ConfigError
 from arena.evaluate import specs
 from arena.evaluate.best_play import BestPlay, compute_best_play
 from arena.evaluate.casting import Casting
-from arena.evaluate.evaluation import IN_FLIGHT, Lineup, draw_deal_seeds, find_own_seats, make_game, play, with_split
+from arena.evaluate.evaluation import (
+    IN_FLIGHT,
+    Lineup,
+    draw_deal_seeds,
+    find_own_seats,
+    make_game,
+    play_lineups,
+    with_split,
+)
 from arena.evaluate.played import MatchOutcome
 from arena.panels.settings import RUN_WEIGHTS, Panel
 from arena.play.contenders import Contender, ScriptedContender
@@ -26,7 +34,7 @@ MAX_MATCHES = 10**6
 """Maximum number of matches of one evaluation, which are all planned in memory."""
 
 
-class Place(NamedTuple):
+class Pairing(NamedTuple):
     """Lineup of a panel evaluation: the evaluated contender at `seat`, the panel member at all others."""
 
     member: Contender
@@ -44,11 +52,11 @@ class PanelPlan:
     members: Sequence[Contender]
 
     @property
-    def places(self) -> list[Place]:
-        """Lineups with every member of the panel at every seat of the contender, member by member."""
+    def pairings(self) -> list[Pairing]:
+        """Lineups of the evaluation, member by member: each member is met from every seat of the contender."""
         seats = tuple(make_game(self.game).possible_agents)
         return [
-            Place(member, mine, {seat: self.contender if seat == mine else member for seat in seats})
+            Pairing(member, mine, {seat: self.contender if seat == mine else member for seat in seats})
             for member in self.members
             for mine in find_own_seats(self.contender, self.game.name, seats)
         ]
@@ -56,37 +64,38 @@ class PanelPlan:
     @property
     def matches(self) -> int:
         """Number of matches to play."""
-        return len(self.places) * self.panel.deals
+        return len(self.pairings) * self.panel.deals
 
     @property
     def key(self) -> str:
-        """Hash of panel settings, members and seats; equal for contenders with equal seats (`Evaluation.key`)."""
-        met = [(place.member.name, place.seat) for place in self.places]
+        """Hash of panel settings, members and seats (`Evaluation.key`); evaluations with equal keys are comparable."""
+        met = [(pairing.member.name, pairing.seat) for pairing in self.pairings]
         return _hash_settings(self.panel, self.game, met)
 
     def check(self) -> None:
         """Raise ConfigError if a player cannot play its seat, or if there are more than `MAX_MATCHES` matches."""
         game = make_game(self.game)
-        check_size(self.panel, self.game, len(self.places) // len(self.members))
-        for place in self.places:
-            for seat, holder in place.lineup.items():
+        check_size(self.panel, self.game, len(self.pairings) // len(self.members))
+        for pairing in self.pairings:
+            for seat, holder in pairing.lineup.items():
                 holder.check(self.game.name, game, seat)
 
     async def play(
         self,
-        ended: Callable[[], None] = lambda: None,
+        on_finish: Callable[[], None] = lambda: None,
         in_flight: int = IN_FLIGHT,
         best: BestPlay | None = None,
         iteration: int | None = None,
     ) -> Evaluation:
         """Play all matches and return the evaluation, with the payoffs of every deal.
 
-        `ended` is called after each finished match. `best` are known payoffs of best play, which are computed
-        otherwise. `iteration` is stored in the result. A match that keeps failing has no value. Raises PlayError if
-        most matches fail.
+        `on_finish` is called after each finished match. `best` has the payoffs of best play if they are known already;
+        otherwise they are computed. `iteration` is stored in the result. A match that keeps failing has no payoff.
+        Raises PlayError if most matches fail.
         """
-        started, places, panel = perf_counter(), self.places, self.panel
-        played, failed = await play([p.lineup for p in places], self.game, panel.deals, panel.seed, ended, in_flight)
+        started, pairings, panel = perf_counter(), self.pairings, self.panel
+        lineups = [pairing.lineup for pairing in pairings]
+        played, failed = await play_lineups(lineups, self.game, panel.deals, panel.seed, on_finish, in_flight)
         known = self.best_play() if best is None else best
         return Evaluation(
             iteration=iteration,
@@ -98,8 +107,8 @@ class PanelPlan:
             seed=panel.seed,
             deals=panel.deals,
             cells=[
-                _make_cell(place, row, known.responses.get((place.member.name, place.seat)))
-                for place, row in zip(places, played, strict=True)
+                _make_cell(pairing, row, known.responses.get((pairing.member.name, pairing.seat)))
+                for pairing, row in zip(pairings, played, strict=True)
             ],
             best_against_mixture=dict(known.against_mixture),
             failed=dict(failed),
@@ -108,15 +117,15 @@ class PanelPlan:
 
     def best_play(self) -> BestPlay:
         """Compute the payoffs of best play on the panel's deals, where members and game allow it."""
-        met = [(place.member, place.seat) for place in self.places]
+        met = [(pairing.member, pairing.seat) for pairing in self.pairings]
         return compute_best_play(met, self.game, draw_deal_seeds(self.panel.seed, self.panel.deals))
 
 
-def _make_cell(place: Place, row: Sequence[MatchOutcome | None], best: Deals | None) -> Cell:
-    seat = place.seat
+def _make_cell(pairing: Pairing, row: Sequence[MatchOutcome | None], best: Deals | None) -> Cell:
+    seat = pairing.seat
     has_deals = any(p and "deal" in p.report for p in row)
     return Cell(
-        member=place.member.name,
+        member=pairing.member.name,
         seat=seat,
         payoff=[p.payoffs[seat] if p else None for p in row],
         valid=[1 - p.invalid[seat] / p.acts[seat] if p and p.acts[seat] else None for p in row],
@@ -166,17 +175,17 @@ def check_members(panel: Panel, game: GameSpec, own: Sequence[str]) -> None:
     """
     check_size(panel, game, len(own))
     made = make_game(game)
-    theirs = [seat for seat in made.possible_agents if any(seat != mine for mine in own)]
+    opponent_seats = [seat for seat in made.possible_agents if any(seat != mine for mine in own)]
     for member in panel.members:
         source = specs.read_spec(member)
-        for seat in theirs:
+        for seat in opponent_seats:
             if source.kind == "brain":
                 ScriptedContender(member).check(game.name, made, seat)
             elif source.kind == "weights":
                 _cast_without_weights(source)(game.name, seat)
 
 
-def _cast_without_weights(source: specs.Source) -> Casting:
+def _cast_without_weights(source: specs.ParsedSpec) -> Casting:
     """Return the assignment of a source's policies to seats, with tokenizers but without weights."""
     policies = {name: source.load_policy(name, f"{source.spec}/{name}") for name in source.folders}
     return Casting(name=source.spec, policies=policies, experiment=source.experiment)
@@ -191,7 +200,7 @@ class TrainingOpponents(NamedTuple):
     """Names of the policies whose demonstrations the learners imitated."""
 
     def with_own(self, run: Path, members: Iterable[str]) -> TrainingOpponents:
-        """Return a copy to which those `members` are added that are earlier weights of the run itself."""
+        """Return a copy that also names those of the panel's `members` that are earlier weights of the run itself."""
         here = run.resolve()
         own = {m for m in members if (found := RUN_WEIGHTS.fullmatch(m)) and Path(found["path"]).resolve() == here}
         return self._replace(met=self.met | own)

@@ -19,17 +19,17 @@ class Comparison(NamedTuple):
     best: float | None = None
     """Payoff of best play on these deals, if known."""
     best_against_mixture: float | None = None
-    """Payoff of the best play that does not know which member it meets; only for the panel's mean."""
+    """Payoff of best play that does not know which member it meets; only for the panel's mean."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return `before`, `after`, `difference`, `best_response` and `best_against_mixture`, those that are not None.
+        """Return the values that are not None as JSON, with intervals as [estimate, low, high].
 
-        Intervals are [estimate, low, high].
+        Keys: `before`, `after`, `difference`, `best_response` and `best_against_mixture`.
         """
-        shares = {"before": self.before, "after": self.after, "difference": self.difference}
-        intervals = {name: interval_to_json(each) for name, each in shares.items() if each is not None}
+        means = {"before": self.before, "after": self.after, "difference": self.difference}
+        intervals = {name: interval_to_json(each) for name, each in means.items() if each is not None}
         best = {"best_response": self.best, "best_against_mixture": self.best_against_mixture}
-        return intervals | {name: worth for name, worth in best.items() if worth is not None}
+        return intervals | {name: payoff for name, payoff in best.items() if payoff is not None}
 
 
 def mean_payoffs(evaluation: Evaluation) -> Deals:

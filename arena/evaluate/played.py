@@ -26,10 +26,10 @@ class MatchOutcome:
     invalid: Mapping[str, int]
     """Number of illegal acts by seat."""
     offender: str
-    """Seat whose illegal act ended the match; ""."""
+    """Seat whose illegal act ended the match; "" if none did."""
     report: Mapping[str, float | bool | str]
     learned: Mapping[str, float] = field(default_factory=dict)
-    """Scores of a reward model by seat, for seats of policies, if there is one."""
+    """Scores of a reward model by seat, for seats with weights; {} without a reward model."""
 
     def score(self, seats: Sequence[str]) -> float:
         """Return the score of the player at these seats: 1 for a win, 0.5 for a draw, 0 for a loss.

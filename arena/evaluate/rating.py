@@ -1,4 +1,4 @@
-"""Reward model at evaluation: it scores what policies said in finished matches."""
+"""Scoring of policies' replies in finished matches by a reward model, for evaluations."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from agents.computing import compute
-from arena.credit.rewards.reward_model import require_reader
+from arena.credit.rewards.reward_model import find_compatible_weights
 from arena.errors import ConfigError
 from arena.evaluate.casting import list_casts
 from arena.play.contenders import Contender
@@ -20,16 +20,16 @@ TOKENS = 4096
 
 
 class Rater:
-    """Reward model that scores the last stream of each seat with weights; scripted players and endpoints have none."""
+    """Reward model that scores each seat's last stream. Scripted players and endpoints have no stream and no score."""
 
     def __init__(self, model: str, contenders: Iterable[Contender]) -> None:
-        """Find the reward model, which is loaded at its first match.
+        """Find the reward model named `model`. It is loaded at the first match.
 
-        Raises ConfigError unless it is one, and reads the tokens of all contenders with weights as they do.
+        Raises ConfigError if it is not a reward model, or has another tokenizer than a contender with weights.
         """
         folders = {policy.source for cast in list_casts(contenders) for policy in cast.policies.values()}
         try:
-            self._folder = require_reader(model, sorted(folders))
+            self._folder = find_compatible_weights(model, sorted(folders))
         except ValueError as error:
             raise ConfigError(f"reward model: {error}") from None
         self._model: RewardModel | None = None

@@ -1,4 +1,4 @@
-"""Sampling for best-of-N evaluation: several matches of each deal by one contender."""
+"""Sampling for best-of-N evaluation: one contender plays each deal several times."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from games.contracts import UNREAD, Game, MatchId
 
 Decoding = Literal["greedy", "cautious", "votes"]
 DECODINGS: tuple[Decoding, ...] = get_args(Decoding)
-"""Decoding options: the likeliest token at each step (temperature 0), or selection among samples within a match."""
+"""Decoding options: the likeliest token at each step (`greedy`), or selection among samples within a match."""
 Scorer = Callable[[MatchRecord], Awaitable[float]]
 """Function that returns a judge's score for the answer of a finished match."""
 
 
 class TokenMeter:
-    """Engine wrapper that counts the sampled tokens of each match, including those that decoding discards."""
+    """Engine wrapper that counts the tokens sampled in each match, including those that decoding discards."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -58,10 +58,10 @@ def _match_id(key: str) -> str:
 
 
 def with_decoding(contender: Contender, decoding: Decoding, samples: int) -> ModelContender:
-    """Return the contender with a decoding option switched on in all its roles.
+    """Return the contender with only this decoding option in all its roles.
 
-    A role's own settings of the option are kept; by default `votes` are over `samples` replies. Raises ConfigError for
-    a contender without weights, and for `cautious` if the engine reports no entropies.
+    A role's own settings of the option apply; by default, `votes` samples `samples` replies. Raises ConfigError for a
+    contender without weights, and for `cautious` if the engine reports no entropies.
     """
     if not isinstance(contender, ModelContender):
         raise ConfigError(f"--decoding {decoding}: {contender.name} has no weights to sample from")
@@ -81,12 +81,12 @@ def with_decoding(contender: Contender, decoding: Decoding, samples: int) -> Mod
 
 async def sample_matches(
     lineup: Mapping[str, Contender], seat: str, spec: GameSpec, deals: int, n: int, seed: int,
-    scorers: Mapping[str, Scorer], ended: Callable[[], None], in_flight: int,
+    scorers: Mapping[str, Scorer], on_finish: Callable[[], None], in_flight: int,
 ) -> tuple[list[list[Sample]], Counter[str]]:  # fmt: skip
     """Play each deal `n` times with different random draws; return the samples by deal and the failures by reason.
 
-    A sample describes the answer of `seat`; a match that keeps failing has none. `scorers` compute the fields of a
-    sample that they are named after. Raises ConfigError if a match's report has no success, and PlayError if more
+    A sample describes the answer of `seat`; a match that keeps failing has none. Each of `scorers` computes the field
+    of a sample that it is named after. Raises ConfigError if a match's report has no success, and PlayError if more
     matches keep failing than finish.
     """
     contender, found = lineup[seat], dict[tuple[int, int], Sample]()
@@ -112,7 +112,7 @@ async def sample_matches(
             found[plan.identity.iteration, plan.identity.deal] = _sample_of(record, game, seat, spent, scores)
         return replace(record, turns=(), streams={})  # frees memory
 
-    failed = await play_counting_failures(plans, play_plan, ended, in_flight)
+    failed = await play_counting_failures(plans, play_plan, on_finish, in_flight)
     return [[found[deal, i] for i in range(n) if (deal, i) in found] for deal in range(deals)], failed
 
 
@@ -131,7 +131,7 @@ def _sample_of(record: MatchRecord, game: Game, seat: str, tokens: int, scores: 
 
 
 def require_success(report: Mapping[str, float | bool | str], game: str) -> float:
-    """Return the report's `success` as a number. Raises ConfigError if it has none."""
+    """Return `success` of a match's report as a number in [0, 1]. Raises ConfigError if the game reports none."""
     success = report.get("success")
     if success is None or isinstance(success, str) or not 0 <= success <= 1:
         raise ConfigError(f"--best-of: {game} reports no `success`, by which answers are judged")
@@ -139,7 +139,7 @@ def require_success(report: Mapping[str, float | bool | str], game: str) -> floa
 
 
 def find_answer(record: MatchRecord, game: Game, seat: str) -> str:
-    """Return the seat's answer: the game's `final_answer`, else the last legal act in lower case without talk."""
+    """Return the seat's answer: the game's `final_answer`, else its last legal act in lower case, without talk."""
     if isinstance(game, Answers):
         return game.final_answer(seat)
     acts = [turn.action for turn in record.turns if turn.seat == seat and turn.valid and turn.source not in UNREAD]

@@ -36,7 +36,7 @@ from agents.role import load_role
 from agents.weights import list_models, resolve
 from arena.config.experiment import Experiment
 from arena.config.layers import compose
-from arena.config.own_files import list_edited, resolve_game_name, with_own_roles
+from arena.config.own_files import list_edited_files, resolve_game_name, with_own_roles
 from arena.config.saved_config import experiment_to_plain, load_experiment, load_pipeline_settings
 from arena.config.sources import Layer
 from arena.errors import ConfigError, StoreError
@@ -46,13 +46,13 @@ from arena.panels.settings import RUN_WEIGHTS
 from arena.play.contenders import Contender, EndpointContender, ModelContender, ScriptedContender
 from arena.store import checkpoints
 from arena.store.files import CONFIG
-from arena.store.stages import pipeline_of
-from games import find_problem as unknown_game
+from arena.store.stages import find_pipeline
+from games import find_problem
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
-    """Contender spec after parsing, before weights are loaded: kind (`brain` is scripted) and folders of weights."""
+class ParsedSpec:
+    """Parsed spec of a contender, before weights are loaded: kind (`brain` is scripted) and folders of weights."""
 
     spec: str
     kind: Literal["brain", "weights", "endpoint"]
@@ -63,29 +63,30 @@ class Source:
     run: Path | None = None
 
     def load_policy(self, name: str, label: str) -> Policy:
-        """Load a policy without its weights, with its run's limit of pixels. Raises WeightsError or ChatError."""
+        """Load a policy without its weights, with its run's image settings. Raises WeightsError or ChatError."""
         spec = self.experiment.policies.get(name) if self.experiment else None
         folder = self.folders[name]
-        return Policy.load(label, folder, folder, train=False, sight=spec.sight if spec else DEFAULT_VISION)
+        vision_settings = spec.vision_settings if spec else DEFAULT_VISION
+        return Policy.load(label, folder, folder, train=False, vision_settings=vision_settings)
 
 
-def read_spec(spec: str, trust: bool = False) -> Source:
+def read_spec(spec: str, trust: bool = False) -> ParsedSpec:
     """Parse a contender's spec. Raises ConfigError, StoreError or WeightsError, with the nearest known name.
 
-    `trust` allows code in a run's folder.
+    With `trust`, code in a run's folder may run.
     """
     if spec.startswith(PREFIXES):
         try:
             parse_endpoint(spec)
         except EndpointError as error:
             raise ConfigError(str(error)) from None
-        return Source(spec=spec, kind="endpoint", folders={})
+        return ParsedSpec(spec=spec, kind="endpoint", folders={})
     if is_scripted(spec):
         try:
             check_scripted(spec)
         except ScriptedPolicyError as error:
             raise ConfigError(str(error)) from None
-        return Source(spec=spec, kind="brain", folders={})
+        return ParsedSpec(spec=spec, kind="brain", folders={})
     if not spec.strip():
         raise ConfigError("a contender has no name: give a scripted policy, a run folder, a model or endpoint:MODEL")
     match = RUN_WEIGHTS.fullmatch(spec)
@@ -95,7 +96,7 @@ def read_spec(spec: str, trust: bool = False) -> Source:
     if exists(path) and str(path) != expanduser(spec):
         raise StoreError(f"{path} is not a run folder, such as runs/latest")
     try:
-        return Source(spec=spec, kind="weights", folders={"": resolve(spec)})
+        return ParsedSpec(spec=spec, kind="weights", folders={"": resolve(spec)})
     except WeightsError as error:
         raise _make_unknown_error(spec, path) or error from None
 
@@ -106,7 +107,7 @@ def _is_run(spec: str) -> bool:
 
 
 def _make_unknown_error(spec: str, path: Path) -> ConfigError | None:
-    """Return an error with the nearest name for an unknown spec; None for a folder or hub name without a model."""
+    """Return an error with the nearest known name; None if the spec is a folder or the hub name of a model."""
     if exists(path) or (re.fullmatch(r"[\w.-]+/[\w.-]+", spec) and not exists(path.parent)):
         return None  # the caller's error about the folder or the hub says more
     beside = path.parent.glob("*") if isdir(path.parent) else ()
@@ -119,7 +120,7 @@ def _make_unknown_error(spec: str, path: Path) -> ConfigError | None:
     )
 
 
-def _read_run(spec: str, run: Path, iteration: str | None, policy: str | None, trust: bool) -> Source:
+def _read_run(spec: str, run: Path, iteration: str | None, policy: str | None, trust: bool) -> ParsedSpec:
     experiment = _with_shared_games(run, load_experiment(run, trust=trust), trust)
     experiment = with_own_roles(run, experiment, trust)
     trained = [name for name, held in experiment.policies.items() if held.train]
@@ -129,7 +130,7 @@ def _read_run(spec: str, run: Path, iteration: str | None, policy: str | None, t
         raise StoreError(f"{run} has no policy '{policy}'{nearest(policy, names)} (it has: {', '.join(names)})")
     number = find_newest_iteration(run) if iteration is None else int(iteration)
     folders = {name: _find_weights(run, experiment, name, number) for name in known}
-    return Source(spec=spec, kind="weights", folders=folders, experiment=experiment, iteration=number, run=run)
+    return ParsedSpec(spec=spec, kind="weights", folders=folders, experiment=experiment, iteration=number, run=run)
 
 
 def _with_shared_games(run: Path, experiment: Experiment, trust: bool) -> Experiment:
@@ -138,7 +139,7 @@ def _with_shared_games(run: Path, experiment: Experiment, trust: bool) -> Experi
     Stages such as `sft` play no matches, but their weights are evaluated in the pipeline's games. Raises ConfigError if
     the pipeline's config was edited, or names code that is not trusted.
     """
-    folder = pipeline_of(run)
+    folder = find_pipeline(run)
     if experiment.all_tables() or folder is None:
         return experiment
     shared = load_pipeline_settings(folder, trust)
@@ -175,7 +176,7 @@ def _find_weights(run: Path, experiment: Experiment, policy: str, iteration: int
     raise StoreError(f"{run} keeps no weights of iteration {iteration}; it has: {known}")
 
 
-class Contenders:
+class ContenderLoader:
     """Loader of contenders from their specs; call `close` after use.
 
     It loads each folder of weights once, and serves them in their run's precision (float32 without a run).
@@ -194,8 +195,8 @@ class Contenders:
         """Configure the loader; nothing is loaded yet.
 
         `role` replaces the roles of all models. `announce` is called with a description of each slow step, `note` with
-        a message for each file that was edited since its run began. `trust` allows code in a run's folder. `summaries`
-        replaces the number of summaries of roles with summary memory.
+        a message for each file that was edited since its run began. With `trust`, code in a run's folder may run.
+        `summaries` replaces the number of summaries of roles with summary memory.
         """
         self.role, self.announce, self.note, self.trust = role, announce, note, trust
         self.endpoints, self.summaries = endpoints or Endpoints(), summaries
@@ -213,11 +214,11 @@ class Contenders:
             spec: read_spec(spec, self.trust) for spec in specs if _is_run(spec)
         }  # a run brings its own copies of files
         experiments = [source.experiment for source in read.values()]
-        for complaint in filter(None, (unknown_game(resolve_game_name(name, *experiments)) for name in games)):
+        for complaint in filter(None, (find_problem(resolve_game_name(name, *experiments)) for name in games)):
             raise ConfigError(f"{complaint} (arena list games)")
         sources = [read.get(spec) or read_spec(spec, self.trust) for spec in specs]
         for run in dict.fromkeys(source.run for source in sources if source.run):
-            for line in list_edited(run):
+            for line in list_edited_files(run):
                 self.note(line)
         if self.role:
             load_role(self.role)
@@ -228,7 +229,7 @@ class Contenders:
             raise ConfigError(str(error)) from None
         return [await self._load(source) for source in sources]
 
-    async def _load(self, source: Source) -> Contender:
+    async def _load(self, source: ParsedSpec) -> Contender:
         if source.kind == "brain":
             return ScriptedContender(source.spec)
         if source.kind == "endpoint":
@@ -254,7 +255,7 @@ class Contenders:
             ),
         )
 
-    async def _engine_for(self, source: Source) -> Engine:
+    async def _engine_for(self, source: ParsedSpec) -> Engine:
         """Return the engine for the precision of the contender's run, or for float32; open it at first use."""
         run = source.experiment
         precision = run.resolved_precision if run else Precision.FP32

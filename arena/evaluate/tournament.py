@@ -18,7 +18,7 @@ import pandas as pd
 
 from arena.errors import ConfigError, PlayError
 from arena.evaluate.bradley_terry import elo_intervals
-from arena.evaluate.evaluation import count_deals, make_game, play, require_playable
+from arena.evaluate.evaluation import count_deals, make_game, play_lineups, require_playable
 from arena.evaluate.played import MatchOutcome
 from arena.play.contenders import Contender
 from arena.play.settings import GameSpec
@@ -29,7 +29,7 @@ DRAWS = 1000
 
 
 class Cycles(NamedTuple):
-    """How far the payoffs are from a ranking: two shares. Noise makes cycles, so both are biased upwards.
+    """Two measures of how far the payoffs are from a ranking. Noise creates cycles, so both are biased upwards.
 
     Intervals are 95 % percentile intervals over resampled deals.
     """
@@ -94,12 +94,16 @@ class PairMatches:
 
 
 async def play_tournament(
-    contenders: Sequence[Contender], game: GameSpec, matches: int, seed: int, ended: Callable[[], None] = lambda: None
+    contenders: Sequence[Contender],
+    game: GameSpec,
+    matches: int,
+    seed: int,
+    on_finish: Callable[[], None] = lambda: None,
 ) -> Standings:
     """Play at least `matches` matches per pair and return the standings.
 
-    `ended` is called after each finished match. Raises ConfigError for a repeated name, fewer than two players, a game
-    without exactly two seats, or a player that cannot play. Raises PlayError if matches of a pair keep failing.
+    `on_finish` is called after each finished match. Raises ConfigError for a repeated name, fewer than two players, a
+    game without exactly two seats, or a player that cannot play. Raises PlayError if matches of a pair keep failing.
     """
     names = [contender.name for contender in contenders]
     for name, count in Counter(names).items():
@@ -118,7 +122,7 @@ async def play_tournament(
         tables = [
             dict(zip(seats, (contenders[i], contenders[j]), strict=True)) for i, j in dict.fromkeys([(a, b), (b, a)])
         ]
-        played, faults = await play(tables, game, deals, seed, ended)
+        played, faults = await play_lineups(tables, game, deals, seed, on_finish)
         complete = [[p for p in row if p] for row in played]
         if any(len(row) < deals for row in complete):
             reason = faults.most_common(1)[0][0]

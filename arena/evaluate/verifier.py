@@ -24,7 +24,7 @@ ASK = "Is the last answer right? Say yes or no."
 
 
 class Verifier:
-    """Scorer of finished matches by a policy that judges whether the answer is right.
+    """Scorer of finished matches: the probability that a policy, the judge, calls the answer right.
 
     For a judge with a seat in the game, the score is the probability of the act `yes` in place of its last act. Any
     other judge reads the conversation of the answering seat, followed by the question `ASK` as a user turn.

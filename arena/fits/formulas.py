@@ -17,14 +17,15 @@ Parts = dict[str, int]
 """Bytes of memory by purpose."""
 
 LIBRARIES = 380_000_000
-"""Python, torch and transformers without a model, CPU builds. This and the next three were fitted to pilot runs."""
+"""Memory of Python, torch and transformers (CPU builds) without a model. This and the next three values were fitted to
+pilot runs."""
 DEEPSPEED = 30_000_000
-"""Additional memory of DeepSpeed after it made an optimiser."""
+"""Additional memory of DeepSpeed once it has an optimiser."""
 PRODUCTS = 170_000_000
-"""Compiled bfloat16 products that oneDNN caches per shape, with fragmentation."""
+"""Memory of the compiled bfloat16 products that oneDNN caches per shape, with fragmentation."""
 FRAGMENTATION = 2
 """Ratio of a pass's peak memory to its live tensors, on a CPU. Passes differ in shape, the allocator keeps freed
-buffers (`arena.process`), and the next pass can reuse few of them. Taken to be 1 on a GPU."""
+buffers (`arena.process`), and the next pass can reuse few of them. The ratio is assumed to be 1 on a GPU."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +47,7 @@ class Shape:
     linear: int
     """Number of weights in linear layers, without the head."""
     edges: int
-    """Sum of these layers' input and output sizes; an adapter of rank r has r times as many weights."""
+    """Sum of the input and output sizes of these linear layers; an adapter of rank r has r times as many weights."""
     tied: bool
     """True if the head shares the embedding's weights."""
 
@@ -62,7 +63,7 @@ class Shape:
 
     @property
     def bf16_bytes(self) -> int:
-        """Bytes of all linear layers and the head in bfloat16. A tied head is then a separate copy."""
+        """Bytes of all linear layers and the head in bfloat16. A tied head counts: its bfloat16 copy is separate."""
         return 2 * (self.linear + self.head)
 
 
@@ -100,7 +101,7 @@ class PlayWorkload:
     streams: int
     """Number of token streams (one per seat of each match) whose caches are kept between turns."""
     context: int
-    """Tokens of a finished stream."""
+    """Number of tokens of a finished stream."""
     fresh: int
     """Maximum number of uncached tokens per row in one pass."""
     cache_bytes: int = 2 << 30
@@ -112,7 +113,7 @@ class LearningWorkload:
     """Workload of a trainer's update: tokens of a pass, and what is trained."""
 
     tokens: int
-    """Tokens of a forward pass, including padding."""
+    """Number of tokens of a forward pass, including padding."""
     sampled: int
     """Number of these tokens that the policy sampled; only they have logits."""
     learners: int = 1
@@ -133,11 +134,11 @@ def estimate_frozen_weights(shape: Shape, place: Place) -> int:
 
 
 def estimate_loading(shape: Shape, place: Place, file_bytes: int, frozen: bool) -> Parts:
-    """Return the peak CPU bytes of loading one model: the copied weights with the mapped file or packed layers.
+    """Return the peak CPU bytes of loading one model: its weights, and the mapped file or the packed layers.
 
-    `file_bytes` is the size of the weight files. A bfloat16 file (less than 3 bytes per weight) is copied as bfloat16
-    if products are bfloat16 and the model is `frozen`, such as an adapter's base. float16 files count as bfloat16 but
-    take more. While layers are packed, the largest, the head, exists in two layouts.
+    `file_bytes` is the size of the weight files. Weights from a bfloat16 file (less than 3 bytes per weight) stay
+    bfloat16 if products are bfloat16 and the model is `frozen`, such as an adapter's base. float16 files count as
+    bfloat16 but take more. During packing, the largest layer, the head, exists in two layouts.
     """
     stays = frozen and place.precision.uses_bf16_products and file_bytes < 3 * shape.parameters
     half = stays or place.precision.has_bf16_weights
@@ -153,7 +154,7 @@ def estimate_cache_per_token(shape: Shape, place: Place) -> int:
 
 
 def estimate_play_buffers(shape: Shape, place: Place, workload: PlayWorkload) -> Parts:
-    """Return the bytes of play besides weights, by purpose: caches, a forward pass over new tokens, sampling.
+    """Return the bytes of play without weights, by purpose: caches, a forward pass over new tokens, sampling.
 
     When a quarter of the rows has ended, the batch's cache is copied without them, which takes 1.75 times its size. A
     pass keeps per token three vectors of the intermediate size and about three of the hidden size in float32. Sampling
@@ -180,16 +181,16 @@ def estimate_play(shape: Shape, place: Place, workload: PlayWorkload) -> Parts:
 
 
 def count_adapter_weights(shape: Shape, rank: int) -> int:
-    """Count an adapter's weights: A [rank, in], B [out, rank] per linear layer (Hu et al. 2021, §4.1)."""
+    """Count an adapter's weights: A [rank, in] and B [out, rank] per linear layer (Hu et al. 2021, §4.1)."""
     return rank * shape.edges
 
 
 def estimate_trainer(shape: Shape, place: Place, workload: LearningWorkload) -> Parts:
     """Return a trainer's bytes between passes, by purpose: weights, gradients, optimiser state, reference.
 
-    Only one policy at a time has gradients. An adapter's base is frozen; on a CPU with bfloat16 products a second
-    layout of it is kept for play. Each adapter is float32, with a bfloat16 copy for play. With bfloat16 weights ZeRO's
-    optimiser has float32 master weights and float32 sums of gradients.
+    Only one policy at a time has gradients. An adapter's base is frozen; on a CPU with bfloat16 products, a second
+    layout of it is kept for play. Each adapter is float32, and with bfloat16 products has a bfloat16 copy for play.
+    With bfloat16 weights, ZeRO's optimiser has float32 master weights and float32 sums of gradients.
     """
     learned = shape.parameters if workload.rank is None else count_adapter_weights(shape, workload.rank)
     frozen = estimate_frozen_weights(shape, place)
@@ -214,10 +215,10 @@ def estimate_trainer(shape: Shape, place: Place, workload: LearningWorkload) -> 
 def estimate_activations_per_token(shape: Shape, place: Place, workload: LearningWorkload) -> int:
     """Return the bytes of activations that one layer keeps per token for the backward pass.
 
-    With i, h, q, k the sizes of the MLP, of the hidden state, of all queries and of all keys: float32 keeps 4 vectors
-    of size i (gate, its activation, up, their product), 6 of h (input, normalised and scaled, at both norms), 2 of q
-    (queries, output), keys and values. Bfloat16 products keep bfloat16 copies of their inputs, one for each of five
-    layers, and norms keep float32. An adapter's norms are frozen and keep their input only.
+    i, h, q and k are the sizes of the MLP, the hidden state, all queries and all keys. float32 keeps 4 vectors of size
+    i (gate, its activation, up, their product), 6 of size h (input, normalised and scaled, at both norms), 2 of size q
+    (queries, output), keys and values. bfloat16 products keep bfloat16 copies of their inputs, one for each of five
+    layers, and norms keep float32. An adapter's norms are frozen and keep only their input.
     """
     i, h = shape.inner, shape.width
     q, k = shape.heads * shape.head_width, shape.kv_heads * shape.head_width
@@ -232,7 +233,7 @@ def estimate_activations_per_token(shape: Shape, place: Place, workload: Learnin
 def estimate_activations(shape: Shape, place: Place, workload: LearningWorkload) -> int:
     """Return the bytes of activations of all layers kept for the backward pass.
 
-    With checkpointing these are every layer's input and all activations of one layer.
+    With checkpointing, these are the inputs of all layers and all activations of one layer.
     """
     layer = estimate_activations_per_token(shape, place, workload)
     if workload.checkpointing:
@@ -241,12 +242,12 @@ def estimate_activations(shape: Shape, place: Place, workload: LearningWorkload)
 
 
 def estimate_logits(shape: Shape, place: Place, workload: LearningWorkload) -> int:
-    """Return the bytes of the sampled tokens' logits and their gradient. float32 copies cover few rows at a time."""
+    """Return the bytes of the sampled tokens' logits and their gradient, without the float32 copies of a few rows."""
     return 2 * workload.sampled * shape.vocabulary * place.number
 
 
 def estimate_update(shape: Shape, place: Place, workload: LearningWorkload) -> Parts:
-    """Return an update's peak bytes by purpose, at the start of a backward pass, with gradients of earlier passes."""
+    """Return an update's peak bytes by purpose: at the start of a backward pass, with gradients of earlier passes."""
     return {
         **estimate_trainer(shape, place, workload),
         "activations": place.fragmentation * estimate_activations(shape, place, workload),
@@ -256,6 +257,6 @@ def estimate_update(shape: Shape, place: Place, workload: LearningWorkload) -> P
 
 
 def estimate_play_between_updates(shape: Shape, place: Place, workload: LearningWorkload, play: PlayWorkload) -> Parts:
-    """Return the bytes of play between updates, by purpose: the trainer's without gradients, and play's own."""
+    """Return the bytes of play between updates, by purpose: those of the trainer without gradients, and of play."""
     between = estimate_trainer(shape, place, workload)
     return {**between, "gradients": 0, **estimate_play_buffers(shape, place, play)}

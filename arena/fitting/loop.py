@@ -1,6 +1,6 @@
-"""Training loops of stages that learn without play: iterations of steps, with metrics and checkpoints.
+"""Training loop of stages that learn without play: iterations of steps, with metrics and checkpoints.
 
-A loop resumes bit by bit from its newest checkpoint.
+A resumed loop gives bit-identical results.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _OPTIMIZER, _SETTINGS = "optimizer.safetensors", "settings.json"
 class TrainingLoop(ABC):
     """Training of one set of weights in a run folder, iteration by iteration, from its newest checkpoint.
 
-    A subclass loads and saves the weights, takes a step, and measures held-out figures. What it draws at random depends
-    on the step's number alone.
+    A subclass loads and saves the weights, takes a step, and evaluates held-out data. Its random draws depend on the
+    step's number alone.
     """
 
     optimiser: NamedAdamW
@@ -48,30 +48,30 @@ class TrainingLoop(ABC):
     ) -> None:
         """Prepare to train the weights `name`. The caller holds the run's lock.
 
-        `identity` are settings, as JSON values, that may not change before a resume; `parts` are the numbers of each
-        iteration's steps; `keep` is the number of checkpoints to keep.
+        `identity` are the settings, as JSON values, that must be equal when the run is resumed. `parts` are the step
+        numbers of each iteration. `keep` is the number of checkpoints to keep.
         """
         self.name, self.run_folder, self.parts, self.keep, self.watcher = name, run, parts, keep, watcher
         self._identity = identity
 
     @abstractmethod
     def load(self, folder: Path | None) -> NamedAdamW:
-        """Load the weights in a checkpoint's folder, or the initial ones, and return a new optimiser for them."""
+        """Load the weights from a checkpoint's folder, or the initial ones for None, and return a new optimiser."""
 
     @abstractmethod
     def save(self, folder: Path) -> None:
-        """Write the weights to a folder, which need not exist."""
+        """Write the weights to a folder, which may not exist yet."""
 
     @abstractmethod
     def step(self, number: int) -> dict[str, float]:
-        """Take step `number` of the run and return its figures."""
+        """Take step `number` of the run and return its metrics."""
 
     @abstractmethod
-    def held_out(self) -> dict[str, float]:
-        """Return the figures of the held-out data."""
+    def evaluate_held_out(self) -> dict[str, float]:
+        """Return the metrics of the current weights on the held-out data, such as loss and accuracy."""
 
     async def run(self) -> None:
-        """Run all iterations that are not committed yet. Raises DivergedError or StoreError."""
+        """Run the remaining iterations. Raises DivergedError or StoreError."""
         checkpoint = self.run_folder.find_resume_point(self.watcher.note)
         done = checkpoint.iteration if checkpoint else 0
         self.run_folder.discard_after(done if checkpoint else -1)
@@ -82,7 +82,7 @@ class TrainingLoop(ABC):
                 await self._iterate(k, steps)
 
     def start(self, checkpoint: Checkpoint | None) -> None:
-        """Load the weights and the optimiser. Raises StoreError for a checkpoint of other settings or data."""
+        """Load the weights and the optimiser. Raises StoreError if the checkpoint has other settings or other data."""
         if checkpoint is None:
             self.optimiser = self.load(None)
             return
@@ -93,7 +93,7 @@ class TrainingLoop(ABC):
         self.optimiser.load(folder / _OPTIMIZER)
 
     async def _iterate(self, k: int, steps: range) -> None:
-        """Take the iteration's steps, evaluate on held-out data, and commit."""
+        """Take the iteration's steps, evaluate the held-out data, and commit metrics and a checkpoint."""
         self.watcher.phase(k, "learn")
         started, learned = perf_counter(), list[dict[str, float]]()
         for count, number in enumerate(steps, 1):
@@ -107,7 +107,7 @@ class TrainingLoop(ABC):
         names = dict.fromkeys(name for one in learned for name in one)
         figures = {name: float(np.mean([one[name] for one in learned if name in one])) for name in names}
         self.watcher.phase(k, "held-out examples")
-        tested = await compute(self.held_out)
+        tested = await compute(self.evaluate_held_out)
         figures |= {f"held_out_{name}": value for name, value in tested.items()}
         figures |= {"skipped": float(self.optimiser.skipped), "steps": float(self.optimiser.steps)}
         self.optimiser.skipped = 0
@@ -120,7 +120,7 @@ class TrainingLoop(ABC):
         self.watcher.iteration(row)
 
     def _check_settings(self, folder: Path) -> None:
-        """Raise StoreError if the checkpoint is of other settings or other data."""
+        """Raise StoreError if the checkpoint was written with other settings or other data."""
         before = json.loads((folder / _SETTINGS).read_text())
         if changed := sorted(name for name in self._identity if before.get(name) != self._identity[name]):
             label = "the examples" if changed == ["digest"] else f"its setting {changed[0]}"
@@ -136,6 +136,6 @@ class TrainingLoop(ABC):
 
 
 def split_steps(steps: int, iterations: int) -> list[range]:
-    """Return the numbers of each iteration's steps; there are at most as many iterations as steps."""
+    """Split the steps evenly into iterations, at most one per step. Returns each iteration's range of step numbers."""
     cuts = np.linspace(0, steps, min(iterations, steps) + 1).round().astype(int).tolist()
     return [range(a, b) for a, b in itertools.pairwise(cuts)]

@@ -35,7 +35,7 @@ async def train(folder: Path, settings: Mapping[str, Any], watcher: Watcher) -> 
     """Train a policy in `folder` to the end, from its newest checkpoint if there is one.
 
     `settings` are those of the pipeline stage `ground`, with `model`, `seed`, `bf16` and `keep`. The caller holds the
-    folder's lock. Raises ConfigError or StoreError for unusable settings, DivergedError if numbers are not finite.
+    folder's lock. Raises ConfigError or StoreError for unusable settings, and DivergedError if numbers are not finite.
     """
     if not (folder / CONFIG).exists():
         write_atomic(folder / CONFIG, dump({"ground": dict(settings)}, CONFIG))
@@ -46,7 +46,7 @@ async def train(folder: Path, settings: Mapping[str, Any], watcher: Watcher) -> 
 
 
 class GroundingLoop(TrainingLoop):
-    """Training of a policy on lessons of a game, iteration by iteration, from the newest checkpoint."""
+    """Training loop of a policy on a game's visual lessons, which starts from the newest checkpoint."""
 
     def __init__(self, run: RunFolder, model: Path, settings: Mapping[str, Any], watcher: Watcher) -> None:
         """Prepare to train from the weights in the folder `model`, with the settings of `train`."""
@@ -91,7 +91,10 @@ class GroundingLoop(TrainingLoop):
         self.policy.save(folder)
 
     def step(self, number: int) -> dict[str, float]:
-        """Take step `number` of the run on random lessons, and return their figures before it."""
+        """Take optimiser step `number` of the run on a batch of random lessons.
+
+        Returns the batch's loss and accuracies before the step, and the gradient norm.
+        """
         given = self.settings
         rng = generator(given["seed"], number, "step")
         lessons = [
@@ -106,8 +109,8 @@ class GroundingLoop(TrainingLoop):
         norm = self.optimiser.step(given["grad_clip"])
         return _compute_figures([graded]) | {"grad_norm": norm}
 
-    def held_out(self) -> dict[str, float]:
-        """Return loss and accuracies of the held-out lessons, in all and by kind."""
+    def evaluate_held_out(self) -> dict[str, float]:
+        """Return the loss of the held-out lessons, and their accuracies over all lessons and by kind."""
         graded: dict[str, list[GradedLessons]] = {}
         with torch.no_grad():
             for kind, lessons in self._held_out_lessons.items():
@@ -127,15 +130,17 @@ class GroundingLoop(TrainingLoop):
 
 
 class _Marks(NamedTuple):
+    """Tokens that the policy chose, and the right tokens, in the same order."""
+
     chosen: np.ndarray
     right: np.ndarray
 
 
 def _compute_figures(graded: Sequence[GradedLessons]) -> dict[str, float]:
-    """Return the mean `loss`, the labels' `accuracy` and the answers' accuracy (`answered`).
+    """Return the mean `loss`, the accuracy of labels (`accuracy`) and that of answers (`answered`).
 
-    The labels' accuracy is the mean over words of the share of right tokens, so that a frequent label such as "none"
-    counts no more than others.
+    The accuracy of labels is averaged over right labels, so that a frequent one such as "none" has no more weight than
+    others.
     """
     found = {"loss": float(np.mean([float(one.loss.detach()) for one in graded]))}
     labels, answers = _join_marks([one.labels for one in graded]), _join_marks([one.answers for one in graded])

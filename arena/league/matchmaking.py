@@ -12,13 +12,13 @@ from arena.league.settings import OpponentSpec
 from arena.records import MatchRecord, Seating
 
 DECAY = 0.98
-"""Decay of earlier results per new result, because old results are of older learners."""
+"""Decay of earlier results per new result, because they are results of older versions of the learner."""
 PRIOR = 2.0
-"""Prior matches against every opponent, half of them won."""
+"""Number of pseudo-matches against every opponent, half of them won."""
 
 
 class WinRates:
-    """Win rates of policies against opponents, by game; a draw is half a win, and earlier results fade."""
+    """Win rates of policies against opponents, by game. A draw is half a win, and earlier results decay."""
 
     def __init__(self, state: Mapping[str, Sequence[float]] | None = None) -> None:
         self._table: dict[str, tuple[float, float]] = {
@@ -34,7 +34,7 @@ class WinRates:
                 self._table[key] = (DECAY * won + score, DECAY * played + 1)
 
     def rate(self, game: str, learner: str, opponent: str) -> float:
-        """Return the learner's estimated probability to win, in (0, 1), 0.5 before their first match."""
+        """Return the learner's estimated probability of winning, in (0, 1); 0.5 before the first match."""
         won, played = self._table.get(_key(game, learner, opponent), (0.0, 0.0))
         return (won + PRIOR / 2) / (played + PRIOR)
 
@@ -48,26 +48,26 @@ def _key(game: str, learner: str, opponent: str) -> str:
 
 
 def score_match(record: MatchRecord) -> list[tuple[str, str, float]]:
-    """Return (learner, opponent, score) for every trained seat against every untrained seat of a match.
+    """Return (learner, opponent, score), two policies' names and a result, for each trained and untrained seat.
 
-    Both are policies; the score is 1 for a higher payoff, 0.5 for an equal one, 0 for a lower. [] if the match failed.
+    The score is 1 if the learner's payoff is higher, 0.5 if equal, 0 if lower. Returns [] for a failed match.
     """
     if record.status != "finished":
         return []
     payoffs, seats = record.payoffs, record.seats
     return [
-        (learner.policy, opponent.policy, 0.5 + 0.5 * float(np.sign(payoffs[one] - payoffs[other])))
-        for one, learner in seats.items()
-        for other, opponent in seats.items()
+        (learner.policy, opponent.policy, 0.5 + 0.5 * float(np.sign(payoffs[seat] - payoffs[other_seat])))
+        for seat, learner in seats.items()
+        for other_seat, opponent in seats.items()
         if learner.trained and not opponent.trained
     ]
 
 
 def pfsp(rates: Sequence[float]) -> np.ndarray:
-    """Return probabilities ∝ (1 − p)² of opponents that the learner beats with probability p, float64, sum 1.
+    """Return each opponent's draw probability ∝ (1 − p)², where the learner beats it with probability p (`rates`).
 
-    Uniform if every p is 1. "Prioritized fictitious self-play", Vinyals et al. 2019, "Grandmaster level in StarCraft
-    II", with f_hard and the exponent 2.
+    Uniform if every p is 1. This is prioritized fictitious self-play (Vinyals et al. 2019, "Grandmaster level in
+    StarCraft II") with f_hard and the exponent 2.
     """
     weights = (1 - np.asarray(rates, np.float64)) ** 2
     return np.asarray(weights / weights.sum()) if weights.sum() else np.full(len(weights), 1 / len(weights))
@@ -75,7 +75,7 @@ def pfsp(rates: Sequence[float]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Matchmaker:
-    """Draws opponents of trained policies for matches, from the mixture `opponents` of the league's settings."""
+    """Matchmaker that draws opponents for trained policies, from the mixture `opponents` of the league's settings."""
 
     opponents: Sequence[OpponentSpec]
     pool: Pool
@@ -92,27 +92,27 @@ class Matchmaker:
     ) -> list[dict[str, Seating]]:
         """Return the seating of each of `count` matches of iteration `k` in a game with these `seats`.
 
-        Each match draws one of the opponents of the iteration by weight. One trained seat is the learner (they
-        alternate per opponent), and the other trained seats get the frozen opponent, from `policies` if it is one of
-        them. Seats stay unchanged for the opponent `self`, or if fewer than two are trained.
+        Each match draws one of the iteration's opponents by weight. One trained seat is the learner, in turns per
+        opponent, and the other trained seats get the frozen opponent. `policies` are the run's policies by name. Seats
+        stay unchanged for the opponent `self`, or if fewer than two are trained.
         """
         trained = [seat for seat, seating in seats.items() if seating.trained]
         if len(trained) < 2:
             return [dict(seats)] * count
         opponents = [opponent for opponent in self.opponents if opponent.is_drawn_in(k)]
         weights = np.array([opponent.weight for opponent in opponents])
-        turn = Counter[int]()
+        drawn_counts = Counter[int]()
         arranged = []
         for drawn in rng.choice(len(opponents), size=count, p=weights / weights.sum()).tolist():
             if opponents[drawn].play == "self":
                 arranged.append(dict(seats))
                 continue
-            learner = trained[(k + turn[drawn]) % len(trained)]
-            turn[drawn] += 1
-            arranged.append(self._with_opponent(opponents[drawn], game, seats, learner, policies, rng))
+            learner = trained[(k + drawn_counts[drawn]) % len(trained)]
+            drawn_counts[drawn] += 1
+            arranged.append(self._seat_opponent(opponents[drawn], game, seats, learner, policies, rng))
         return arranged
 
-    def _with_opponent(
+    def _seat_opponent(
         self,
         opponent: OpponentSpec,
         game: str,
@@ -123,15 +123,14 @@ class Matchmaker:
     ) -> dict[str, Seating]:
         """Return the seats with the opponent at all trained seats except the learner's.
 
-        It is the policy that the opponent names, from `policies` if it is there, or else one past version per policy
-        replaced.
+        The opponent is a fixed policy or, if its settings name none, one past version of each replaced policy.
         """
         replaced = {seat: s for seat, s in seats.items() if s.trained and seat != learner}
         if (name := opponent.policy) is not None:
             return {**seats, **{seat: Seating.of(s.role, name, policies.get(name)) for seat, s in replaced.items()}}
         versions = {
-            policy: self._past_version(opponent, game, seats[learner].policy, policy, now, rng)
-            for policy, now in sorted({(s.policy, s.version) for s in replaced.values()})
+            policy: self._choose_past_version(opponent, game, seats[learner].policy, policy, current, rng)
+            for policy, current in sorted({(s.policy, s.version) for s in replaced.values()})
         }
         past = {
             seat: replace(
@@ -141,16 +140,16 @@ class Matchmaker:
         }
         return {**seats, **past}
 
-    def _past_version(
-        self, opponent: OpponentSpec, game: str, learner: str, policy: str, now: int, rng: np.random.Generator
+    def _choose_past_version(
+        self, opponent: OpponentSpec, game: str, learner: str, policy: str, current: int, rng: np.random.Generator
     ) -> int:
-        """Return a past version of `policy`: by `opponent.lag` or, without it, drawn from the pool's members.
+        """Return a past version of `policy`: `opponent.lag` updates before `current`, or without a lag by `pfsp`.
 
-        With a lag it is that many updates before `now`, or the oldest available. A draw has probabilities ∝ (1 - p)²,
-        where p is the chance that the learner beats the member (`pfsp`).
+        If the lagged version is no longer available, returns the oldest one. `pfsp` draws from the pool's members by
+        the learner's win rates.
         """
         if opponent.lag is not None:
-            return self.pool.find_lagged(now, opponent.lag)
+            return self.pool.find_lagged(current, opponent.lag)
         members = self.pool.members
         chances = pfsp([self.rates.rate(game, learner, format_version(policy, member)) for member in members])
         return members[int(rng.choice(len(members), p=chances))]

@@ -1,6 +1,6 @@
 """The pool: past versions of a run's trained policies, stored in its folder as opponents.
 
-All policies are admitted together, so a member is an iteration. Beyond `keep` the second oldest member retires: the
+All policies are admitted together, so a member is an iteration. Beyond `keep` members, the second oldest retires: the
 newest are the strongest opponents, and the first is the fixed reference that shows forgetting.
 """
 
@@ -18,7 +18,7 @@ from games.plain_files import read_plain
 
 _VERSION = re.compile(r"([A-Za-z0-9_-]+)@(\d+)")
 Save = Callable[[str, Path], None]
-"""(policy, empty folder): write the policy's current weights in Hugging Face layout."""
+"""(policy, empty folder): write the policy's current weights to the folder in Hugging Face layout."""
 
 
 def format_version(policy: str, version: int) -> str:
@@ -35,8 +35,9 @@ def parse_version(name: str) -> tuple[str, int] | None:
 class Pool:
     """Pool of past versions of a run's policies; their weights are in the run's folder under `league/POLICY@VERSION/`.
 
-    A version is an iteration. The opponent `pfsp` draws from `members`; `recent` are the newest version and the `lag`
-    before it, for the opponent `past` alone. Both ascend. `admit` adds versions, and `sweep` removes unused weights.
+    A version is an iteration. The opponent `pfsp` draws from `members`. The opponent `past` also uses `recent`, the
+    newest version and the `lag` versions before it. Both lists ascend. `admit` adds versions, `sweep` removes unused
+    weights.
     """
 
     def __init__(self, run: Path, spec: PoolSpec, lag: int, state: Mapping[str, list[int]] | None = None) -> None:
@@ -50,9 +51,9 @@ class Pool:
         """Versions that running matches still use, in the pool or not."""
 
     def admit(self, k: int, policies: Iterable[str], save: Save) -> bool:
-        """Admit the policies' weights after iteration `k`, if it is a multiple of `every` or `lag` is positive.
+        """Admit the policies' weights after iteration `k` if it is a multiple of `every` or `lag` is positive.
 
-        Writes them by `save`. Beyond `keep` members, the second oldest retires. Returns True if weights were written.
+        Writes them with `save`. Beyond `keep` members, the second oldest retires. Returns True if weights were written.
         """
         if k % self.spec.every == 0:
             self.members.append(k)
@@ -78,23 +79,23 @@ class Pool:
         """Versions (iterations) that can be opponents."""
         return {*self.members, *self.recent}
 
-    def find_lagged(self, now: int, lag: int) -> int:
-        """Return the version `lag` updates before version `now`, or the oldest available if that is later."""
-        return max(now - lag, min(self.versions))
+    def find_lagged(self, current: int, lag: int) -> int:
+        """Return the version `lag` updates before version `current`, or the oldest available if that is later."""
+        return max(current - lag, min(self.versions))
 
     def path(self, policy: str, version: int) -> Path:
         """Return the folder of a past version's weights."""
         return self.folder / format_version(require_safe_name(policy, "policy"), version)
 
     def state(self) -> dict[str, list[int]]:
-        """Return the pool's lists of versions as JSON for the checkpoint; `held` is left out if empty."""
+        """Return the pool's lists of versions as JSON for the checkpoint, without `held` if it is empty."""
         held = {"held": sorted(self.held)} if self.held else {}
         return {"members": self.members, "recent": self.recent, "sealed": self.sealed, **held}
 
     def sweep(self) -> None:
         """Remove unfinished folders, and weights that no running match, checkpoint or list of this pool refers to.
 
-        Weights of older checkpoints stay, because they may be needed if a checkpoint is torn.
+        Weights of older checkpoints stay, because they are needed if a newer checkpoint is torn.
         """
         if not self.folder.is_dir():
             return
@@ -130,7 +131,7 @@ def _verify(folder: Path, sealed: bool) -> None:
 
 
 def _find_listed_versions(run: Path) -> set[int]:
-    """Return the versions that any of the run's readable checkpoints lists."""
+    """Return all versions that the run's readable checkpoints list."""
     return {version for state in _read_pool_states(run) for listed in state.values() for version in listed}
 
 
@@ -141,4 +142,4 @@ def _read_pool_states(run: Path) -> Iterator[dict[str, list[int]]]:
             state = json.loads(read_plain(checkpoints.folder_of(run, k) / STATE))["league"]["pool"]
             yield {name: [int(version) for version in listed] for name, listed in state.items()}
         except (OSError, ValueError, KeyError, AttributeError, TypeError):
-            continue  # a torn checkpoint lists nothing that could be relied on
+            continue  # a torn checkpoint

@@ -28,7 +28,7 @@ class Ratings:
         return f"{game}/{name}" if self.by_game else name
 
     def update(self, records: Iterable[MatchRecord]) -> None:
-        """Rate the players of finished matches in order; a higher payoff is a better rank, equal payoffs draw.
+        """Rate the players of finished matches in order. A higher payoff is a better rank; equal payoffs are draws.
 
         Skips matches with one player, or with a player in two seats.
         """
@@ -38,7 +38,7 @@ class Ratings:
             seats = sorted(record.seats)
             names = [self.name(record.game, record.seats[s]) for s in seats]
             if len(names) < 2 or len(set(names)) < len(names):
-                continue  # a player alone, or against itself, tells nothing
+                continue  # a player alone or against itself gives no information
             teams = [[self._rated.get(n) or self._model.rating(name=n)] for n in names]
             rated = self._model.rate(teams, scores=[record.payoffs[s] for s in seats])
             self._rated |= {name: team[0] for name, team in zip(names, rated, strict=True)}

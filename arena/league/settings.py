@@ -8,7 +8,7 @@ from arena.parts.paths import PolicyName
 from arena.parts.spec import Positive, Spec
 
 Share = Annotated[float, Field(ge=0, le=1e6)]
-"""Relative to other weights; bounded so that sums stay finite."""
+"""Weight relative to others; bounded so that sums stay finite."""
 
 
 class OpponentSpec(Spec):
@@ -18,11 +18,11 @@ class OpponentSpec(Spec):
 
     play: Literal["self", "past", "pfsp", "fixed"]
     """`self`: all seats as configured; `past`: the version of `lag` updates ago; `pfsp`: past versions that the learner
-    seldom beats; `fixed`: a scripted policy or a frozen policy."""
+    rarely beats; `fixed`: a scripted or a frozen policy."""
     weight: Share = 1.0
     """Probability of being drawn for a match, relative to the other opponents of the same iteration."""
     lag: Positive | None = None
-    """For `past`: number of updates ago."""
+    """For `past`: the opponent's age in updates."""
     policy: PolicyName | None = None
     """For `fixed`: a scripted policy, a frozen policy, or `endpoint:MODEL`."""
     since: Annotated[Positive, Field(alias="from")] = 1
@@ -43,7 +43,7 @@ class OpponentSpec(Spec):
             if is_given and self.play != play:
                 raise ValueError(f"`{field}` belongs to `play: {play}`, not to `play: {self.play}`")
         if self.until is not None and self.until < self.since:
-            raise ValueError(f"it is met from iteration {self.since} until {self.until}: never")
+            raise ValueError(f"`from: {self.since}` is after `until: {self.until}`, so the opponent never plays")
         return self
 
 
@@ -55,11 +55,11 @@ class PoolSpec(Spec):
     keep: Annotated[int, Field(ge=2, le=10**6)] = 8
     """Maximum number of members; beyond it the second oldest retires."""
     in_memory: Positive = 4
-    """Past versions that are loaded at once."""
+    """Maximum number of past versions in memory at once."""
 
 
 class LeagueSpec(Spec):
-    """Settings of the league, the opponents of the trained policies; without it they play the configured policies."""
+    """Settings of the league, which draws opponents for trained policies. Without it they play as configured."""
 
     opponents: Annotated[list[OpponentSpec], Field(min_length=1)]
     """The mixture of opponents that each match draws from."""

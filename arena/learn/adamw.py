@@ -1,4 +1,4 @@
-"""AdamW on named parameters in this process, with clipped gradients, checks for finite numbers, and saved state."""
+"""AdamW on named parameters in this process, with gradient clipping, finiteness checks, and checkpoints."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NO_PARAMETERS: Mapping[str, torch.nn.Parameter] = MappingProxyType({})
 
 
 class NamedAdamW:
-    """AdamW without weight decay on some parameters by name."""
+    """AdamW optimiser of named parameters, without weight decay."""
 
     def __init__(
         self,
@@ -35,21 +35,22 @@ class NamedAdamW:
         betas: tuple[float, float] = BETAS,
         saved: Mapping[str, torch.nn.Parameter] = NO_PARAMETERS,
     ) -> None:
-        """Create the optimiser. `saved` are parameters that `save` writes with its state.
+        """Create the optimiser. `save` writes the parameters in `saved` together with its state.
 
-        `label`, `advice` and `setting` are parts of errors: whose, the cure, and that of `nonfinite`, by default
-        learn.nonfinite.
+        Error messages contain `label` (the trained object), `advice` (how to fix the cause) and `setting` (the name of
+        the user's setting for `nonfinite`, by default learn.nonfinite).
         """
         self.parameters, self.nonfinite, self.label, self.advice = parameters, nonfinite, label, advice
         self._setting, self._saved = setting or "learn.nonfinite", saved
         self.steps = self.skipped = 0
-        """Steps taken, and steps skipped because their gradient is not finite."""
+        """Numbers of steps taken, and of steps skipped because of a non-finite gradient."""
         self._adamw = torch.optim.AdamW(parameters.values(), lr=lr, betas=betas, weight_decay=0.0)
 
     def step(self, grad_clip: float) -> float:
-        """Take a step with the accumulated gradient, clear it, and return its norm before it is clipped to `grad_clip`.
+        """Take a step with the accumulated gradient, clipped to the norm `grad_clip`, and clear the gradient.
 
-        If the norm is not finite, the step is skipped and counted, or DivergedError is raised, by `nonfinite`.
+        Returns the norm before clipping. If it is not finite, `nonfinite` decides: the step is skipped and counted, or
+        DivergedError is raised.
         """
         norm = float(torch.nn.utils.clip_grad_norm_(self.parameters.values(), grad_clip))
         if is_finite_step(norm, self.nonfinite, self.label, self.advice, setting=self._setting):
@@ -70,7 +71,7 @@ class NamedAdamW:
         require_finite(self.parameters.values(), self.label, "its weights are not finite", self.advice)
 
     def save(self, file: Path) -> None:
-        """Write moments, number of steps and the `saved` parameters to a safetensors file."""
+        """Write the moments, the number of steps and the `saved` parameters to a safetensors file."""
         state = {name: p.detach() for name, p in self._saved.items()}
         for name, parameter in self.parameters.items():
             slot = self._adamw.state.get(parameter, {})
@@ -78,7 +79,7 @@ class NamedAdamW:
         save_file({n: t.cpu().contiguous() for n, t in state.items()}, file, {"steps": str(self.steps)})
 
     def load(self, file: Path) -> None:
-        """Restore what `save` wrote; all other parameters were loaded with the model."""
+        """Restore the moments, the number of steps and the `saved` parameters. The caller loads all other weights."""
         state = load_file(file)
         with safe_open(file, framework="pt") as opened:
             self.steps = int(opened.metadata()["steps"])

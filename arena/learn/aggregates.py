@@ -35,7 +35,7 @@ def turn_mean(turns: Ints, streams: Ints, learned: Bools) -> Weights:
 def stream_turn_mean(turns: Ints, streams: Ints, learned: Bools) -> Weights:
     """Weight every stream equally, and in it every turn: tokens get 1 / (streams · its turns · the turn's tokens).
 
-    The mean over a dialogue's turns, then over dialogues, of EPO (ACL 2025).
+    EPO (ACL 2025) averages so: over a dialogue's turns, then over dialogues.
     """
     spoken = np.unique(np.stack([streams, turns])[:, learned], axis=1)
     counts = np.bincount(spoken[0], minlength=int(streams.max(initial=-1)) + 1)
@@ -46,8 +46,8 @@ def stream_turn_mean(turns: Ints, streams: Ints, learned: Bools) -> Weights:
 def stream_mean(turns: Ints, streams: Ints, learned: Bools) -> Weights:
     """Weight every stream equally, its tokens 1 / (streams · its tokens): GRPO's sequence mean (Shao et al. 2024).
 
-    A token of a short wrong answer is penalised more than one of a long. Streams without a token in the loss are not
-    counted, as in verl; TRL counts them. Biased for any batch size if policies control the length of their replies
+    A token of a short wrong answer is penalised more than one of a long answer. Streams without a token in the loss are
+    not counted, as in verl; TRL counts them. Biased for any batch size if policies control the length of their replies
     (docs/gradients.md).
     """
     return _mean_of_means(streams, learned)

@@ -1,4 +1,4 @@
-"""The interface of trainers, in this process or elsewhere."""
+"""Interface of trainers, in this process or elsewhere."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -30,7 +30,7 @@ class Trainer(Protocol):
         """Plan supervised learning on the samples by the settings `spec`; `rng` shuffles the samples."""
 
     async def update(self, plan: Plan, stepped: Callable[[], None] = ...) -> dict[str, float]:
-        """Carry out a plan; return metrics as means over tokens, and numbers of `steps`, `skipped` steps and `tokens`.
+        """Carry out a plan; return metrics: means over tokens, and numbers of `steps`, `skipped` steps and `tokens`.
 
         Calls `stepped` in the event loop after every step. Raises GateError, before any weight changes, if sampler and
         trainer disagree, and DivergedError if numbers are not finite.
@@ -40,7 +40,7 @@ class Trainer(Protocol):
         """Return each stream's log-probabilities and entropies of sampled tokens under the current weights."""
 
     async def save(self) -> Mapping[str, torch.Tensor]:
-        """Return the optimiser's state on the CPU, by parameter and moment."""
+        """Return the optimiser's state on the CPU, by `PARAMETER.MOMENT`."""
 
     async def load(self, folder: Path, state: Mapping[str, Any]) -> None:
         """Restore the optimiser from `optimizer.safetensors` in the folder, and the rest from `state`."""
@@ -56,4 +56,4 @@ class Trainer(Protocol):
 
 
 MakeTrainer = Callable[[Policy, UpdateSpec, bool], Trainer]
-"""(policy with its initial weights, update settings, compute in bfloat16) -> trainer."""
+"""(policy with its initial weights, update settings, whether to compute in bfloat16) -> trainer."""

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from agents.scoring import Scores, StreamBatch
 
 Level = Literal["token", "turn", "sequence"]
-"""Unit that shares one ratio: a token, the tokens of a turn, or the tokens of a stream."""
+"""Unit that shares an importance ratio: a token, a turn's tokens, or a stream's tokens."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TokenBatch:
-    """The N sampled tokens of a micro-batch, the input of losses and regularisers; whole streams, so whole turns.
+    """The N sampled tokens of a micro-batch, the input of losses and regularisers. Streams and turns are complete.
 
     Three log-probabilities are separate arrays: `behaviour` is the sampler's, `old` the trainer's at the start of the
     update, `logprobs` the trainer's current one. All float tensors are [N] float32, logs natural. `learned` masks the
@@ -31,7 +31,7 @@ class TokenBatch:
     """
 
     logprobs: torch.Tensor
-    """With gradient."""
+    """The trainer's current log-probabilities, with gradient."""
     entropy: torch.Tensor
     """Entropy in nats of each token's distribution, with gradient."""
     old: torch.Tensor
@@ -70,8 +70,8 @@ class TokenBatch:
 
     def sum_by(self, units: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
         """Return for each token the sum of `values` over the tokens of its unit that are in the loss, [N]."""
-        own = values.masked_fill(~self.learned, 0.0)
-        return own.new_zeros(len(units)).index_add(0, units, own)[units]  # no unit's number is beyond the tokens'
+        masked = values.masked_fill(~self.learned, 0.0)
+        return masked.new_zeros(len(units)).index_add(0, units, masked)[units]  # unit numbers are less than N
 
     def mean_by(self, units: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
         """Return for each token the mean of `values` over its unit's tokens in the loss, [N]; 0 without any."""
@@ -89,8 +89,8 @@ def make_token_batch(
 ) -> TokenBatch:
     """Collect the tokens of a scored `StreamBatch` for losses and regularisers.
 
-    `batch.index` and the mappings `old` and `rivals` refer to `samples` by number. `old` are log-probabilities at the
-    start of the update; None means the current ones. `rivals` are log-ratios of paired replies.
+    `batch.index`, `old` and `rivals` refer to `samples` by number. `old` are log-probabilities at the start of the
+    update; None means the current ones. `rivals` are the log-ratios of paired replies.
     """
     import torch
 

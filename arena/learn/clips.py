@@ -88,7 +88,7 @@ def unclipped(ratio: torch.Tensor, tokens: TokenBatch) -> Clipped:
 
 
 def _cap_loss(loss: torch.Tensor, clipped: torch.Tensor, advantages: torch.Tensor, c: float) -> Clipped:
-    """Limit each token's loss to -A c if A < 0; also returns the mask of clipped tokens with those limited here."""
+    """Limit each token's loss to -A c if A < 0. Returns the losses and `clipped` with the limited tokens added."""
     over = (advantages < 0) & (loss.detach() > -advantages * c)
     return (-advantages * c).where(over, loss), clipped | over
 

@@ -1,9 +1,9 @@
-"""Importance weights for tokens sampled by other weights, or another program, than the trainer's.
+"""Importance weights for tokens that were sampled by other weights or another program than the trainer's.
 
 A correction is `correction(tokens, *, settings) -> [N] float`, a weight on each token's loss, without gradient, from ρ
 = π_old/μ: `tokens.old` is the trainer's log-probability at the start of the update, `tokens.behaviour` the sampler's.
-It corrects the gap between sampler and trainer, and staleness; clips handle movement within the update. To correct a
-wide gap, widen `learn.gate_tolerance` too.
+It corrects for staleness and for numerical differences between sampler and trainer; clips limit changes within the
+update. For large differences, raise `learn.gate_tolerance` too.
 
 A token of weight 0 still counts in the aggregate's mean, as in TRL; verl does not count it. Regularisers are not
 weighted.
@@ -52,8 +52,9 @@ def masked(
 ) -> torch.Tensor:
     """Mask tokens, turns or streams whose ρ is outside [low, high] with weight 0; the others weigh 1.
 
-    ρ = p trainer / p sampler. The bounded value, over the unit's tokens in the loss, is `by` their geometric mean,
-    their product, or every single one (worst). With `weigh`, unmasked tokens weigh that ρ (by worst, the token's own).
+    ρ = p trainer / p sampler. The bounds apply, over the unit's tokens in the loss, to the geometric mean of ρ (`by:
+    mean`), the product, or every single token (`worst`). With `weigh`, unmasked tokens are weighted by that value, or
+    with `worst` by their own ρ.
 
     | as published | settings |
     |---|---|

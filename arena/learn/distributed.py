@@ -1,4 +1,4 @@
-"""DeepSpeed's environment: accelerator, process group and log levels. Import this before deepspeed."""
+"""DeepSpeed's environment: accelerator, process group and log levels. Import this module before deepspeed."""
 
 import logging
 import os
@@ -16,16 +16,16 @@ from arena.learn.ranks import Rank, set_rank
 
 @cache
 def get_deepspeed() -> Any:
-    """Return the deepspeed module, initialised for this process: as the only rank unless `join_ranks` came before."""
+    """Return the deepspeed module, initialised for this process, as the only rank unless `join_ranks` was called."""
     if not torch.cuda.is_available():
         os.environ.setdefault("DS_ACCELERATOR", "cpu")
     if not distributed.is_initialized():
         _create_single_rank()
     import deepspeed
 
-    # collectives by shared memory take a compiler, most of a minute, and leave files behind when a rank is killed
+    # shared-memory collectives need a compiler and most of a minute to build, and a killed rank leaves files behind
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
-    logging.getLogger("deepspeed").setLevel(logging.ERROR)  # "DeepSpeed" is quiet already: arena/process.py
+    logging.getLogger("deepspeed").setLevel(logging.ERROR)  # arena/process.py silences the logger "DeepSpeed"
     # torch 2.13 deprecates the collectives that DeepSpeed 0.19 calls; the user can do nothing about it
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\.distributed")
     deepspeed.init_distributed(dist_backend=distributed.get_backend(), verbose=False)
@@ -35,7 +35,7 @@ def get_deepspeed() -> Any:
 def join_ranks(
     number: int, count: int, address: str, listener: socket.socket | int, timeout: timedelta, shares_gpu: bool = False
 ) -> None:
-    """Make this process rank `number` of `count`, before anything learns in it. Waits for the other ranks.
+    """Make this process rank `number` of `count`, before it trains anything. Waits for the other ranks.
 
     They meet at `address`: rank 0 passes the bound socket `listener`, the others its port. `timeout` limits the
     rendezvous and every later collective operation. Ranks that share a GPU (`shares_gpu`) use gloo: NCCL refuses them.

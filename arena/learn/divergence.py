@@ -38,14 +38,14 @@ def is_finite_step(
     if rule == "stop":
         raise DivergedError(
             f"{label}: {quantity} is {norm}, so the update does not count: {advice}, "
-            f"or leave such steps out with {setting}=skip"
+            f"or skip such steps with {setting}=skip"
         )
     return False
 
 
 def require_finite(tensors: Iterable[torch.Tensor], label: str, finding: str, advice: str) -> None:
-    """Raise DivergedError unless the tensors' norm is finite on all ranks. The texts are parts of its message."""
-    import torch  # not for a critic that does without
+    """Raise DivergedError unless the tensors' norm is finite on all ranks. The texts are for its message."""
+    import torch  # here, because the critic `linear` works without torch
 
     norm = max_over_ranks(float(torch.nn.utils.get_total_norm([t.detach() for t in tensors])))
     if not math.isfinite(norm):

@@ -36,36 +36,36 @@ class UpdateMetrics:
         self.sums[name] = self.sums.get(name, 0.0) + float(values.detach().sum())
         self.counts[name] = self.counts.get(name, 0) + values.numel()
 
-    def step(self, tokens: TokenBatch, objective: torch.Tensor, token: TokenLoss) -> None:
-        """Add a micro-batch's loss, entropy, clipping, |advantage|, correction and KL over its tokens in the loss."""
+    def add_micro_batch(self, tokens: TokenBatch, objective: torch.Tensor, token_loss: TokenLoss) -> None:
+        """Add loss, entropy, clipping, |advantage|, correction and KL of a micro-batch's tokens in the loss."""
         own = tokens.learned
         self.add("loss", objective[own])
         self.add("entropy", tokens.entropy[own])
-        self.add("clipped", token.clipped[own].float())
+        self.add("clipped", token_loss.clipped[own].float())
         self.add("advantage_size", tokens.advantages[own].abs())
-        if token.correction is not None:
-            self.add("correction", token.correction[own])
+        if token_loss.correction is not None:
+            self.add("correction", token_loss.correction[own])
         if tokens.reference is not None:
             self.add("kl", k3(tokens.logprobs, tokens.reference)[own])
 
-    def add_logged(self, tokens: TokenBatch, token: TokenLoss) -> None:
-        """Add the weights of a micro-batch of another run's log, of which `means` computes the effective share."""
+    def add_logged(self, tokens: TokenBatch, token_loss: TokenLoss) -> None:
+        """Add a micro-batch of another run's log to the effective sample size that `means` returns."""
         weights = tokens.advantages.abs()
-        if token.correction is not None:
+        if token_loss.correction is not None:
             weights = weights * (tokens.old - tokens.behaviour).clamp(-20.0, 20.0).exp()
         self.add(_WEIGHT, weights[tokens.learned])
         self.add(_SQUARE, weights[tokens.learned].double().square())
 
     def count_step(self, norm: float, taken: bool) -> None:
-        """Count an optimiser step: with its gradient norm if it was taken, else as skipped."""
+        """Count an optimiser step and its gradient norm, or count it as skipped if it was not taken."""
         self.skipped += not taken
         if taken:
             self.sums["grad_norm"] = self.sums.get("grad_norm", 0.0) + norm
             self.counts["grad_norm"] = self.counts.get("grad_norm", 0) + 1
 
-    def gap(self, gaps: Tally) -> None:
-        """Record the log-probability gap between sampler and trainer, but only of the first call that has tokens."""
-        if "logprob_gap" not in self.sums and gaps.count:  # later steps differ from the sampler because they learned
+    def record_gap(self, gaps: Tally) -> None:
+        """Record the mean log-probability gap between sampler and trainer. Only the first call with tokens counts."""
+        if "logprob_gap" not in self.sums and gaps.count:  # after a step, the weights differ from the sampler's
             self.sums["logprob_gap"], self.counts["logprob_gap"] = gaps.total, gaps.count
 
     def plus(self, other: "UpdateMetrics") -> "UpdateMetrics":
@@ -74,7 +74,7 @@ class UpdateMetrics:
         both.sums = {name: self.sums.get(name, 0.0) + other.sums.get(name, 0.0) for name in self.sums | other.sums}
         both.counts = {name: self.counts.get(name, 0) + other.counts.get(name, 0) for name in both.sums}
         both.skipped = self.skipped
-        for values in both.sums, both.counts:  # ranks take each step together
+        for values in both.sums, both.counts:  # all ranks take the same steps
             values.pop("grad_norm", None)
         if "grad_norm" in self.sums:
             both.sums["grad_norm"], both.counts["grad_norm"] = self.sums["grad_norm"], self.counts["grad_norm"]
@@ -83,9 +83,9 @@ class UpdateMetrics:
     def means(self) -> dict[str, float]:
         """Return the mean of every metric, and the numbers of `steps` taken, of `skipped` steps and of `tokens`.
 
-        A token counts once per step that learned from it. For another run's log there is also `effective`, the
-        effective sample size of the tokens' weights |A| p / p sampler as a share of their number: (mean w)² / mean w².
-        Losses without an importance ratio weigh |A|.
+        A token counts once in each step that learns from it. If the tokens come from another run's log, `effective` is
+        their effective sample size as a share of their number, (mean w)² / mean w². Their weights w are |A|, times the
+        importance ratio to the sampler if the loss has a correction.
         """
         means = {name: self.sums[name] / max(1, self.counts[name]) for name in self.sums}
         if _WEIGHT in means:
@@ -96,9 +96,9 @@ class UpdateMetrics:
 
 
 class Gradients:
-    """Accumulates the gradients of a plan's steps in a model, on one rank: first `score_old`, then `add` for each step.
+    """Accumulator of the gradients of a plan's steps on one rank: call `score_old` once, then `add` for each step.
 
-    Also updates `metrics`, and collects in `seen` the statistics of stateful regularisers.
+    Also updates `metrics`, and collects the statistics of stateful regularisers in `seen`.
     """
 
     def __init__(
@@ -114,8 +114,8 @@ class Gradients:
     ) -> None:
         """Prepare to carry out `plan`. `engine` scores a `StreamBatch` and backpropagates losses.
 
-        `memory` is the regularisers' state. `scale` multiplies every loss, because DeepSpeed averages over ranks and
-        losses are sums over them.
+        `memory` is the regularisers' state. `scale` multiplies every loss, because losses are sums over ranks and
+        DeepSpeed averages over them.
         """
         self.engine, self.rule, self.plan, self.metrics, self.rank = engine, rule, plan, metrics, rank
         self.scale = scale
@@ -129,9 +129,9 @@ class Gradients:
         """Log-probabilities at the start of the update, by sample."""
 
     def score_old(self) -> Tally:
-        """Score the tokens under the weights before the first step, if the plan needs it, and keep the result in `old`.
+        """Score the tokens under the weights before the first step, if the plan needs it, and store this in `old`.
 
-        Returns the absolute differences to the sampler's log-probabilities, over all ranks, for the gate; empty if
+        Returns, for the gate, the absolute differences to the sampler's log-probabilities over all ranks. Empty if
         nothing was scored.
         """
         if self.plan.old is None:
@@ -139,74 +139,74 @@ class Gradients:
         scores = self._score(self.plan.old)
         self.old = {i: score.logprobs for i, score in scores.items()}
         samples = self.plan.samples
-        own = sorted(i for one in self.plan.old[self.rank] for i in one.index)
-        gaps = select_comparable_gaps((samples[i], self.old[i] - samples[i].behaviour) for i in own)
+        numbers = sorted(i for forward_pass in self.plan.old[self.rank] for i in forward_pass.index)
+        gaps = select_comparable_gaps((samples[i], self.old[i] - samples[i].behaviour) for i in numbers)
         return reduce_over_ranks(Tally.of(gaps), Tally.plus)
 
     def add(self, step: Step) -> Generator[bool, None, Tally]:
-        """Add a step's gradient, and yield False after every micro-batch, because the step is not taken yet.
+        """Add a step's gradient, and yield False after every micro-batch of played samples.
 
-        Returns the absolute differences between sampler and current log-probabilities, over all ranks.
+        Returns the absolute differences between the sampler's and the current log-probabilities, over all ranks.
         """
         gaps = (yield from self._add_played(step)) if step.played[self.rank] else []
         self._add_demonstrations(step)
         return reduce_over_ranks(Tally.of(gaps), Tally.plus)
 
     def _add_played(self, step: Step) -> Generator[bool, None, list[np.ndarray]]:
-        """Add the gradient of played samples; returns the log-probability gaps that the gate compares."""
-        gaps, samples, rivals = [], self.plan.samples, self._rival_log_ratios(step)
-        for one in step.played[self.rank]:
-            batch = build_batch(self._streams, self._temperatures, one).to(self.engine.device)
-            teachers = [whole for i in one.index if (whole := samples[i].teacher) is not None]
-            if teachers and len(teachers) == len(one.index):
+        """Add the gradient of played samples, and return the log-probability gaps that the gate compares."""
+        gaps, samples, rivals = [], self.plan.samples, self._compute_rival_log_ratios(step)
+        for forward_pass in step.played[self.rank]:
+            batch = build_batch(self._streams, self._temperatures, forward_pass).to(self.engine.device)
+            teachers = [teacher for i in forward_pass.index if (teacher := samples[i].teacher) is not None]
+            if teachers and len(teachers) == len(forward_pass.index):
                 batch = replace(batch, teacher=torch.from_numpy(np.concatenate(teachers)).to(self.engine.device))
             scores = self.engine(batch)
-            if not one.index:
+            if not forward_pass.index:
                 self._backpropagate(scores.logprobs.sum() * 0.0)
                 continue
             tokens = make_token_batch(batch, scores, samples, self.old, self.plan.clock, self._past, rivals)
             played = split_by_stream(batch, tokens.logprobs - tokens.behaviour)
             gaps += select_comparable_gaps((samples[i], gap) for i, gap in played)
-            weight = torch.from_numpy(np.concatenate([step.weights[i] for i in one.index])).to(self.engine.device)
-            token = self.rule.loss(tokens)
-            objective = token.loss
+            weights = np.concatenate([step.weights[i] for i in forward_pass.index])
+            token_loss = self.rule.loss(tokens)
+            objective = token_loss.loss
             for name, regulariser in self.rule.regularisers.items():
                 if "reference" not in regulariser.needs or tokens.reference is not None:
-                    term = regulariser(tokens, token)
+                    term = regulariser(tokens, token_loss)
                     objective = objective + term
                     self.metrics.add(f"{name}_term", term[tokens.learned])
             for name, memory in self._memories.items():
-                self.seen[name].append(memory.see(tokens))
-            self._backpropagate((objective * weight).sum())
+                self.seen[name].append(memory.collect(tokens))
+            self._backpropagate((objective * torch.from_numpy(weights).to(self.engine.device)).sum())
             if self.rule.gradient_checkpointing:
                 trim_memory()
-            self.metrics.step(tokens, objective, token)
-            if samples[one.index[0]].source == "logged":
-                self.metrics.add_logged(tokens, token)
+            self.metrics.add_micro_batch(tokens, objective, token_loss)
+            if samples[forward_pass.index[0]].source == "logged":
+                self.metrics.add_logged(tokens, token_loss)
             yield False
         return gaps
 
     def _add_demonstrations(self, step: Step) -> None:
         """Add the gradient of the demonstrations' weighted mean of -log p."""
-        for one in step.demonstrations[self.rank]:
-            scores = self.engine(build_batch(self._streams, self._temperatures, one).to(self.engine.device))
-            if not one.index:
+        for forward_pass in step.demonstrations[self.rank]:
+            scores = self.engine(build_batch(self._streams, self._temperatures, forward_pass).to(self.engine.device))
+            if not forward_pass.index:
                 self._backpropagate(scores.logprobs.sum() * 0.0)
                 continue
-            learned = np.concatenate([self.plan.samples[i].learned for i in one.index])
+            learned = np.concatenate([self.plan.samples[i].learned for i in forward_pass.index])
             loss = -scores.logprobs[torch.from_numpy(learned).to(self.engine.device)]
             self._backpropagate(loss.sum() * step.demonstration_weight)
             self.metrics.add("shown_loss", loss)
 
     def _backpropagate(self, loss: torch.Tensor) -> None:
         """Backpropagate this rank's share of the loss, times `scale`."""
-        record_use()  # use is largest between the forward and the backward pass
+        record_use()  # memory use peaks between the forward and the backward pass
         self.engine.backward(loss * self.scale)
 
-    def _rival_log_ratios(self, step: Step) -> dict[int, Floats] | None:
-        """Return the log-ratio before the step of each token's paired reply, by sample; None without pairs.
+    def _compute_rival_log_ratios(self, step: Step) -> dict[int, Floats] | None:
+        """Return the log-ratio of each token's paired reply before the step, by sample; None if the loss needs none.
 
-        For a loss with baselines it is the step's estimate of the KL: the baselines' mean log-ratio, at least 0.
+        For a loss with baselines, it is the step's estimate of the KL: the baselines' mean log-ratio, at least 0.
         """
         needs, samples = self.rule.loss.needs, self.plan.samples
         if not needs & {"pairs", "baselines"}:
@@ -222,7 +222,7 @@ class Gradients:
         return {i: np.full(len(s.advantages), estimate, np.float32) for i, s in samples.items()}
 
     def _get_base_logprobs(self, number: int) -> Floats:
-        """Return a sample's log-probabilities under the weights with which the loss on pairs compares."""
+        """Return a sample's reference or old log-probabilities, whichever the loss on pairs compares with."""
         reference = self.plan.samples[number].reference
         if "reference" in self.rule.loss.needs:
             assert reference is not None
@@ -231,15 +231,15 @@ class Gradients:
         return self.old[number]
 
     def _score(self, shares: Shares) -> dict[int, StreamScores]:
-        """Score the samples of all ranks' shares under the current weights, by number; each rank computes its own."""
-        own = score_passes(self.engine, self._streams, self._temperatures, shares[self.rank])
-        return reduce_over_ranks(own, lambda one, other: one | other)
+        """Score the samples of all ranks under the current weights, by number. Each rank computes its own share."""
+        own_scores = score_passes(self.engine, self._streams, self._temperatures, shares[self.rank])
+        return reduce_over_ranks(own_scores, lambda one, other: one | other)
 
 
 def update_memory(memory: Mapping[str, Any], plan: Plan, seen: Mapping[str, list[Any]]) -> dict[str, Any]:
     """Return the regularisers' state after an update, given their statistics of each micro-batch (`seen`)."""
     after = dict(memory)
-    for name, rule in find_memories(seen).items():
-        for note in seen[name]:
-            after[name] = rule.keep(after.get(name), plan.clock, note)
+    for name, memory_rule in find_memories(seen).items():
+        for statistics in seen[name]:
+            after[name] = memory_rule.merge(after.get(name), plan.clock, statistics)
     return after

@@ -89,14 +89,14 @@ def refuel(tokens: TokenBatch, *, eta: Annotated[float, Field(gt=0)] = 1.0) -> T
     """REFUEL: regress the difference of two replies' log-ratios on the difference of their returns.
 
     For replies y, y' of one seat to the same messages: (δ - δ' - η (R - R'))², δ = log π(y) - log π_old(y) summed over
-    that turn's tokens. Its minimiser over policies is π ∝ π_old exp(η Q), without any value function. Needs
-    the part `branches`, the estimator `refuel` (A = R - R') and the aggregate `turn_mean`: then the objective is the
-    mean over pairs. Every token of a turn has the pair's loss. δ' is a constant here, because y' has its own tokens and
-    gradient; therefore each of the two turns needs twice the gradient: the value is gap², the gradient that of 2 gap².
+    that turn's tokens. Its minimiser over policies is π ∝ π_old exp(η Q), without any value function. Needs the part
+    `branches`, the estimator `refuel` (A = R - R') and the aggregate `turn_mean`; the objective is then the mean over
+    pairs. Every token of a turn has the pair's loss. δ' is a constant here, because y' has its own tokens and gradient.
+    Each of the two turns therefore needs twice the gradient: the value is gap², the gradient that of 2 gap².
 
-    No gradient if δ - δ' = η (R - R'): in the first step, δ = δ' = 0, that is for equal returns. Pairs of identical
-    replies are dropped: δ = δ' there, whatever the weights. η: 1 in the released code; 1e3 in its README's first run,
-    where R is ArmoRM's score. Source: Gao et al. 2024, "Regressing the Relative Future".
+    No gradient if δ - δ' = η (R - R'); in the first step, where δ = δ' = 0, that is for equal returns. Pairs of
+    identical replies are dropped, because δ = δ' whatever the weights. η: 1 in the released code; 1e3 in its README's
+    first run, where R is ArmoRM's score. Source: Gao et al. 2024, "Regressing the Relative Future".
     """
     assert tokens.rivals is not None
     own = tokens.sum_by(tokens.turns, tokens.logprobs - tokens.old)

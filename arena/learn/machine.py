@@ -1,4 +1,4 @@
-"""Fastest number of CPU threads and precision, measured on this machine."""
+"""Measurements of the fastest number of CPU threads and precision on this machine."""
 
 from time import perf_counter
 from typing import Literal
@@ -8,9 +8,9 @@ import torch
 from arena.process import count_cores
 
 MAX_TIME_RATIO = 0.9
-"""Maximum time ratio to replace the usual choice, so that noise does not decide."""
+"""An alternative must take at most this share of the default's time, so that noise does not decide."""
 _SHAPES = ((8, 576, 1536), (512, 576, 1536))
-"""Tokens × width × inner width of a small model's layer, for decoding and for learning."""
+"""(tokens, width, inner width) of a small model's layer, as in decoding and as in learning."""
 
 
 def find_fastest_threads() -> int:
@@ -24,7 +24,7 @@ def max_threads() -> int:
 
 
 def find_fastest_precision(threads: int | None = None) -> Literal["fp32", "bf16"]:
-    """Return bf16 if the hardware computes it natively: reported by a GPU, measured on a CPU with `threads` threads."""
+    """Return bf16 if the hardware computes it fast, as a GPU reports or as measured on a CPU with `threads` threads."""
     if torch.cuda.is_available():
         return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
     return choose_precision(time_precisions(threads))
@@ -35,8 +35,8 @@ def time_threads(rounds: int = 3) -> dict[int, float]:
 
     Returns seconds by number of threads, each the best of `rounds` interleaved rounds.
     """
-    usual, most = torch.get_num_threads(), max_threads()
-    best = dict.fromkeys(sorted({2**k for k in range(most.bit_length())} | {most}), float("inf"))
+    usual, maximum = torch.get_num_threads(), max_threads()
+    best = dict.fromkeys(sorted({2**k for k in range(maximum.bit_length())} | {maximum}), float("inf"))
     try:
         for _ in range(rounds):
             for count in best:
@@ -61,23 +61,23 @@ def time_precisions(threads: int | None = None, rounds: int = 3) -> dict[torch.d
 
 
 def choose_threads(seconds: dict[int, float]) -> int:
-    """Return the fastest number of threads, but the largest unless fewer take at most 0.9 of its time."""
-    most = max(seconds)
+    """Return the largest number of threads, or the fastest one if it takes at most `MAX_TIME_RATIO` of its time."""
+    maximum = max(seconds)
     fewer = min(seconds, key=lambda count: (seconds[count], -count))
-    return fewer if seconds[fewer] <= MAX_TIME_RATIO * seconds[most] else most
+    return fewer if seconds[fewer] <= MAX_TIME_RATIO * seconds[maximum] else maximum
 
 
 def choose_precision(seconds: dict[torch.dtype, float]) -> Literal["fp32", "bf16"]:
-    """Return bf16 if it takes at most 0.9 of float32's time, else fp32: some processors emulate bfloat16 slowly."""
+    """Return bf16 if it takes at most `MAX_TIME_RATIO` of float32's time, else fp32. Some processors emulate it."""
     return "bf16" if seconds[torch.bfloat16] <= MAX_TIME_RATIO * seconds[torch.float32] else "fp32"
 
 
 def _time_products(dtype: torch.dtype) -> float:
-    """Return the seconds that linear layers of both `_SHAPES` take."""
+    """Return the total seconds of about 128 tokens or more through a linear layer of each of `_SHAPES`."""
     spent = 0.0
     for rows, width, inner in _SHAPES:
         inputs, weights = torch.ones(rows, width, dtype=dtype), torch.ones(inner, width, dtype=dtype)
-        torch.nn.functional.linear(inputs, weights)  # threads are started, memory is taken
+        torch.nn.functional.linear(inputs, weights)  # warm-up: starts threads and allocates memory
         start = perf_counter()
         for _ in range(max(1, 128 // rows)):
             torch.nn.functional.linear(inputs, weights)

@@ -15,7 +15,7 @@ MASTER = "master"
 class Moments:
     """AdamW's state in a DeepSpeed engine, as full tensors: both moments of each parameter.
 
-    Includes the float32 masters of bfloat16 parameters, without which their rounded bits would be lost.
+    Includes the float32 master copies of bfloat16 parameters, because these alone have the full precision.
     """
 
     def __init__(self, engine: Any, model: Any, zero_stage: int) -> None:
@@ -23,16 +23,16 @@ class Moments:
         if zero_stage:
             self._create_zero_moments()
 
-    def each(self) -> Iterator[tuple[str, torch.Tensor]]:
+    def named_tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Yield (`PARAMETER.KEY`, tensor) for every moment and master copy, float32 on the CPU.
 
-        Under ZeRO all ranks must iterate together, because each of them holds a part.
+        Under ZeRO, all ranks must iterate together, because each of them holds a part.
         """
         for name, _ in self.shapes():
             yield name, self.get(name)
 
     def shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
-        """Yield the name and shape of every moment and master copy, in the order of `each`."""
+        """Yield the name and shape of every moment and master copy, in the order of `named_tensors`."""
         for name, parameter in trainable_parameters(self.model).items():
             held = (
                 self.engine.optimizer.state.get(parameter, {}) if self.zero_stage == 0 else _list_state_keys(parameter)
@@ -48,14 +48,14 @@ class Moments:
         return value.detach().cpu().contiguous()
 
     def load(self, state: Mapping[str, torch.Tensor], steps: int) -> None:
-        """Restore the tensors of `each` by name, and set the optimiser's number of steps."""
+        """Restore the tensors of `named_tensors` by name, and set the optimiser's number of steps."""
         for name, parameter in trainable_parameters(self.model).items():
             for key in _list_state_keys(parameter):
                 if (value := state.get(f"{name}.{key}")) is not None:
                     self._set(parameter, key, value.to(self.engine.device), steps)
 
     def reset(self) -> None:
-        """Set all moments to zero and the optimiser's number of steps to 0."""
+        """Set all moments and the optimiser's step count to zero."""
         for parameter in trainable_parameters(self.model).values():
             for key in MOMENTS:
                 if (moment := self._get(parameter, key)) is not None:
@@ -82,7 +82,7 @@ class Moments:
             safe_set_full_fp32_param(parameter, value)
             return
         safe_set_full_optimizer_state(parameter, value, key)
-        for slot in self.engine.optimizer.optimizer.state.values():  # offloaded states are not on the model's device
+        for slot in self.engine.optimizer.optimizer.state.values():  # offloaded state is not on the model's device
             slot["step"] = torch.tensor(float(steps), device=slot[key].device)
 
     def _create_zero_moments(self) -> None:

@@ -40,20 +40,20 @@ class Optimiser:
             dist_init_required=False,
         )
         if rule.zero_stage == 0 and self.engine.world_size == 1:
-            self.engine.enable_backward_allreduce = False  # alone, it would copy all gradients twice for nothing
+            self.engine.enable_backward_allreduce = False  # with one rank it would only copy all gradients twice
         self.moments = Moments(self.engine, scorer.model, rule.zero_stage)
 
     def step(self, lr: float) -> float:
         """Take one step unless the gradient is not finite; clear the gradient and return its norm before clipping."""
         for group in self.engine.optimizer.param_groups:
             group["lr"] = lr
-        self.engine.step()  # ZeRO leaves a step out whose gradient is not finite, as `_clip` does
+        self.engine.step()  # ZeRO skips a step with a non-finite gradient, as `_clip` does
         return float(self._norm if self.rule.zero_stage == 0 else self.engine.get_global_grad_norm())
 
     def _clip(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         """Clip gradients before AdamW's step, and clear them if their norm is not finite. Used without ZeRO.
 
-        DeepSpeed does not report the norm there. Parameters without a gradient and their moments stay unchanged.
+        DeepSpeed does not report the norm without ZeRO. Parameters without a gradient and their moments stay unchanged.
         """
         from deepspeed.runtime.utils import clip_grad_norm_
 
@@ -71,15 +71,15 @@ def gather_parameters(parameters: Iterable[torch.nn.Parameter], zero_stage: int)
     """Return a context in which these parameters are complete, also under ZeRO-3; all ranks must enter it together."""
     if zero_stage < 3:
         return nullcontext()
-    whole: AbstractContextManager[Any] = get_deepspeed().zero.GatheredParameters(list(parameters))
-    return whole
+    context: AbstractContextManager[Any] = get_deepspeed().zero.GatheredParameters(list(parameters))
+    return context
 
 
 def _make_deepspeed_config(rule: UpdateSpec, has_masters: bool) -> dict[str, Any]:
     offload, precision = {}, {}
     if rule.offload_optimizer:
         offload = {"offload_optimizer": {"device": "cpu", "pin_memory": torch.cuda.is_available()}}
-    if has_masters:  # gradients of micro-batches are summed in float32 all the same
+    if has_masters:  # sum the gradients of micro-batches in float32
         precision = {"bf16": {"enabled": True}, "data_types": {"grad_accum_dtype": "fp32"}}
     return {
         **precision,

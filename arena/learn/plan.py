@@ -89,15 +89,15 @@ class Plan:
 
     False for imitation, after which the optimiser is reset.
     """
-    goes_on: bool = False
+    is_continued: bool = False
     """True if another part of the same imitation follows, so that the optimiser keeps its state."""
 
-    def parts(self, size: int, start: int = 0) -> Iterator["Plan"]:
+    def split(self, size: int, start: int = 0) -> Iterator["Plan"]:
         """Split an imitation's plan into plans of `size` steps, from step `start` on, with the same overall effect."""
         for first in range(start, len(self.steps), size):
             end = first + size
             steps, rates = self.steps[first:end], self.rates[first:end]
-            yield replace(self, steps=steps, rates=rates, goes_on=end < len(self.steps))
+            yield replace(self, steps=steps, rates=rates, is_continued=end < len(self.steps))
 
     def for_rank(self, rank: int) -> "Plan":
         """Return one rank's part of the plan: its own passes, with the samples and weights that they need.
@@ -119,7 +119,7 @@ def _select_rank(shares: Shares, rank: int) -> Shares:
 
 def _list_sample_numbers(shares: Shares) -> Iterator[int]:
     """Yield the sample numbers of all passes."""
-    return (i for share in shares for one in share for i in one.index)
+    return (i for share in shares for forward_pass in share for i in forward_pass.index)
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class Planner:
     costs: Costs
     """Cost model of a forward pass."""
 
-    def update(
+    def plan_update(
         self, samples: Sequence[Sample], rng: np.random.Generator, clock: Clock, steps_before: int, ranks: int = 1
     ) -> Plan:
         """Plan an update: `rule.epochs` times `rule.minibatches` steps on samples in random order, without empty ones.
@@ -153,10 +153,10 @@ class Planner:
         all_samples = (*played, *(s for s in samples if s.source == "demonstration" and weight))
         demonstrations = range(len(played), len(all_samples))
         label = f"policy '{self.name}', iteration {clock.iteration}"
-        for at, part, part_demonstrations in _draw_minibatches(
+        for position, part, part_demonstrations in _draw_minibatches(
             units, demonstrations, rule.epochs, rule.minibatches, rng
         ):
-            if step := self._plan_step(all_samples, part, part_demonstrations, weight, f"{label}, {at}", ranks):
+            if step := self._plan_step(all_samples, part, part_demonstrations, weight, f"{label}, {position}", ranks):
                 steps.append(
                     self._add_pairs(step, all_samples, part, ranks) if loss_needs & {"pairs", "baselines"} else step
                 )
@@ -172,7 +172,9 @@ class Planner:
             counted=True,
         )
 
-    def imitation(self, samples: Sequence[Sample], spec: ImitateSpec, rng: np.random.Generator, ranks: int = 1) -> Plan:
+    def plan_imitation(
+        self, samples: Sequence[Sample], spec: ImitateSpec, rng: np.random.Generator, ranks: int = 1
+    ) -> Plan:
         """Plan supervised learning on the samples, with the epochs, minibatches and learning rate of `spec`."""
         label, advice = f"policy '{self.name}', imitation", f"lower policies.{self.name}.imitate.lr ({spec.lr:g})"
         steps = [
@@ -246,30 +248,31 @@ class Planner:
         return dict(zip(part, np.split(weights, np.cumsum(sizes)[:-1]), strict=True))
 
     def _make_passes(self, samples: Sequence[Sample], part: Sequence[int]) -> list[Pass]:
-        """Plan the passes over the samples with the numbers `part`. Samples of equal length keep that order."""
+        """Return the passes over the samples with numbers `part`; samples of equal length keep the order of `part`."""
         streams = [samples[i].stream for i in part]
-        return [_renumber(one, part) for one in plan_passes(streams, self.rule.token_budget, costs=self.costs)]
+        passes = plan_passes(streams, self.rule.token_budget, costs=self.costs)
+        return [_renumber(forward_pass, part) for forward_pass in passes]
 
-    def scoring(self, streams: Sequence[Stream], ranks: int) -> Shares:
+    def plan_scoring(self, streams: Sequence[Stream], ranks: int) -> Shares:
         """Plan each rank's forward passes to score these streams without learning."""
         return self._distribute(plan_passes(streams, self.rule.token_budget, costs=self.costs), ranks)
 
     def _distribute(self, work: Iterable[Pass], ranks: int) -> Shares:
         """Distribute passes over ranks. Under ZeRO-3 they have no shared prefixes."""
         if ranks > 1 and self.rule.zero_stage == 3:  # all ranks call the model together, and a prefix is an extra call
-            work = [_expand_prefix(one) for one in work]
+            work = [_expand_prefix(forward_pass) for forward_pass in work]
         return distribute_passes(list(work), ranks)
 
 
-def _renumber(one: Pass, numbers: Sequence[int]) -> Pass:
+def _renumber(forward_pass: Pass, numbers: Sequence[int]) -> Pass:
     """Return the pass with stream i renumbered to `numbers[i]`."""
-    rows = (Row(tuple(numbers[i] for i in row.streams), row.size) for row in one.rows)
-    return Pass(tuple(rows), one.prefix)
+    rows = (Row(tuple(numbers[i] for i in row.streams), row.size) for row in forward_pass.rows)
+    return Pass(tuple(rows), forward_pass.prefix)
 
 
-def _expand_prefix(one: Pass) -> Pass:
+def _expand_prefix(forward_pass: Pass) -> Pass:
     """Return the pass without a shared prefix, so that every row computes it."""
-    return Pass(tuple(Row(row.streams, row.size + one.prefix) for row in one.rows), 0)
+    return Pass(tuple(Row(row.streams, row.size + forward_pass.prefix) for row in forward_pass.rows), 0)
 
 
 def distribute_passes(work: list[Pass], ranks: int) -> Shares:
@@ -278,16 +281,16 @@ def distribute_passes(work: list[Pass], ranks: int) -> Shares:
     A single rank gets all of them in order. For more ranks, the longest passes with several rows are split in two until
     the number of passes is a multiple of `ranks` or none can be split; then idle passes are added. Changes `work`.
     """
-    while len(work) % ranks and any(len(one.rows) > 1 for one in work):
-        index = max((k for k, one in enumerate(work) if len(one.rows) > 1), key=lambda k: work[k].tokens)
+    while len(work) % ranks and (splittable := [k for k, each in enumerate(work) if len(each.rows) > 1]):
+        index = max(splittable, key=lambda k: work[k].tokens)
         rows, prefix = work[index].rows, work[index].prefix
         half = (len(rows) + 1) // 2
         work[index : index + 1] = [Pass(rows[:half], prefix), Pass(rows[half:], prefix)]
     work += [IDLE] * (-len(work) % ranks)
     shares: list[list[int]] = [[] for _ in range(ranks)]
     for index in sorted(range(len(work)), key=lambda k: -work[k].tokens):
-        open_ = [share for share in shares if len(share) < len(work) // ranks]
-        min(open_, key=lambda share: sum(work[k].tokens for k in share)).append(index)
+        incomplete = [share for share in shares if len(share) < len(work) // ranks]
+        min(incomplete, key=lambda share: sum(work[k].tokens for k in share)).append(index)
     return tuple(tuple(work[index] for index in sorted(share)) for share in shares)
 
 
@@ -295,7 +298,7 @@ _IMITATION_WARMUP = 10
 
 
 def compute_warmup(steps: int, warmup: int) -> float:
-    """Return the factor of the learning rate after `steps` steps, which rises linearly to 1 over `warmup` steps."""
+    """Return the learning rate's factor after `steps` steps; it rises linearly to 1 over `warmup` steps."""
     return min(1.0, (steps + 1) / (warmup + 1))
 
 

@@ -1,4 +1,4 @@
-"""Reductions over ranks: no decision of an update depends on one rank's data."""
+"""Reductions over ranks, so that no decision of an update depends on one rank's data."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -13,26 +13,26 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class Rank:
-    """Identity of this process among those that learn together: its number, from 0, and their count."""
+    """Identity of a process among those that train together: its number, from 0, and their count."""
 
     number: int = 0
     count: int = 1
     group: Any = None
-    """Torch's process group of all ranks, for objects; None if this process learns alone."""
+    """Torch's process group of all ranks, for objects; None for a single rank."""
 
 
-_own = Rank()
+_rank = Rank()
 
 
 def set_rank(rank: Rank) -> None:
     """Set this process's rank."""
-    global _own
-    _own = rank
+    global _rank
+    _rank = rank
 
 
 def get_rank() -> Rank:
-    """Return this process's rank: the one that `become` set, or number 0 of 1."""
-    return _own
+    """Return this process's rank: the one that `set_rank` set, or number 0 of 1."""
+    return _rank
 
 
 def reduce_over_ranks(value: Value, plus: Callable[[Value, Value], Value]) -> Value:
@@ -40,12 +40,12 @@ def reduce_over_ranks(value: Value, plus: Callable[[Value, Value], Value]) -> Va
 
     All ranks must call it together. A single rank gets its own value.
     """
-    if _own.count == 1:
+    if _rank.count == 1:
         return value
     from torch.distributed import all_gather_object
 
-    seen = [value] * _own.count
-    all_gather_object(seen, value, _own.group)
+    seen = [value] * _rank.count
+    all_gather_object(seen, value, _rank.group)
     return reduce(plus, seen)
 
 
@@ -77,5 +77,5 @@ class Tally:
 
 
 def max_over_ranks(norm: float) -> float:
-    """Return the largest of all ranks' norms; not finite if one of them is not."""
+    """Return the largest of all ranks' norms; infinite or NaN if one of them is."""
     return reduce_over_ranks(Tally(1, norm, norm), Tally.plus).maximum

@@ -1,9 +1,10 @@
-"""Regularisers: terms added to each token's loss that do not depend on its advantage.
+"""Regularisers: terms that are added to each token's loss and do not depend on its advantage.
 
 A regulariser is `regulariser(tokens, loss, *, settings) -> [N] float`, the term to add to each token's loss; the
-aggregate weights it like the loss. `loss` is the policy's own `TokenLoss`, for rules that remove parts of it. Mark one
-that reads `tokens.reference` with `needs("reference")`, one that reads `tokens.divergence` with `needs("reference",
-"distribution")`, and one with state over updates with `remembers(…)`. A `weight` is a number or a schedule.
+aggregate weights it like the loss. `loss` is the `TokenLoss` of the update's loss, for regularisers that remove parts
+of it. Mark a regulariser that reads `tokens.reference` with `needs("reference")`, one that reads `tokens.divergence`
+with `needs("reference", "distribution")`, and one with state over updates with `remembers(…)`. A `weight` is a number
+or a schedule.
 """
 
 from __future__ import annotations
@@ -36,23 +37,19 @@ Ratio = Annotated[float, Field(ge=0)]
 
 
 class Memory(NamedTuple):
-    """Functions that update the state of a regulariser, which it reads as `tokens.memory[name]`.
+    """Functions that update the state of a regulariser, which it reads as `tokens.memory[name]`."""
 
-    `see` returns a micro-batch's statistics, and `keep` adds them to the state.
-    """
-
-    see: Callable[[TokenBatch], Any]
+    collect: Callable[[TokenBatch], Any]
     """Return statistics of a micro-batch, as JSON."""
-    keep: Callable[[Any, Clock, Any], Any]
-    """`keep(memory, clock, seen)`: return the state, None at first, updated with one micro-batch's statistics of any
-    rank."""
+    merge: Callable[[Any, Clock, Any], Any]
+    """(state, clock, statistics): return the state, None at first, updated with a micro-batch's statistics."""
 
 
-def remembers(see: Callable[[TokenBatch], Any], keep: Callable[[Any, Clock, Any], Any]) -> Callable[[Any], Any]:
-    """Return a decorator that gives a regulariser state over updates: `see` and `keep` as in `Memory`."""
+def remembers(collect: Callable[[TokenBatch], Any], merge: Callable[[Any, Clock, Any], Any]) -> Callable[[Any], Any]:
+    """Return a decorator that gives a regulariser state between updates; `collect` and `merge` as in `Memory`."""
 
     def mark(function: Any) -> Any:
-        function.memory = Memory(see, keep)
+        function.memory = Memory(collect, merge)
         return function
 
     return mark
@@ -78,17 +75,17 @@ def kl(
 
     | estimate | value | its mean | its gradient's mean |
     |---|---|---|---|
-    | k1 | d | KL(π ‖ ref) | 0: noise. It belongs in a reward, not in a loss |
+    | k1 | d | KL(π ‖ ref) | 0: only noise. Use it in a reward, not in a loss |
     | k2 | d²/2 | not the KL | that of KL(π ‖ ref), exactly |
     | k3 | exp(-d) + d - 1 | KL(π ‖ ref), never negative | that of KL(ref ‖ π); the same near ref |
     | exact | Σ π (log π - log ref) over the vocabulary | KL(π ‖ ref) | that of KL(π ‖ ref), without noise |
 
-    `exact` stores the reference's log-probabilities of all ids for an update's tokens: 0.2 MB a token with SmolLM2.
+    `exact` stores the reference's log-probabilities of all ids for an update's tokens: 0.2 MB per token with SmolLM2.
 
-    This holds for tokens drawn from the current weights and each token's own distribution; no gradient includes a
-    token's effect on later states. TRL's default, k3 times the ratio (DeepSeek-V3.2), also has k2's mean gradient.
-    `turns` are weights by the turn's position in its trajectory, from 0, instead of `weight`: SCoRe (Kumar et al. 2024)
-    holds all lightly (.01), and in its first stage the first attempt firmly, {"0": .5}.
+    The table holds for tokens drawn from the current weights, and for each token's own distribution; no gradient
+    includes a token's effect on later states. TRL's default, k3 times the ratio (DeepSeek-V3.2), has the same mean
+    gradient as k2. `turns` are weights by the turn's position in its trajectory, from 0, which replace `weight` there:
+    SCoRe (Kumar et al. 2024) uses .01 for all turns, and in its first stage .5 for the first attempt, {"0": .5}.
     """
     assert tokens.reference is not None
     scale = tokens.logprobs.new_full((len(tokens.logprobs),), weight(tokens.clock))
@@ -130,7 +127,7 @@ def entropy(
 ) -> torch.Tensor:
     """Return the entropy bonus per token, to add to the loss: minus `weight` times the entropy of its distribution.
 
-    Usual: .001 (UFO, EPO); DAPO and GSPO have none.
+    Common values: .001 (UFO, EPO); DAPO and GSPO use no bonus.
     """
     scale: float = weight(tokens.clock)
     return -scale * tokens.entropy
@@ -139,8 +136,8 @@ def entropy(
 def _get_entropy_statistics(memory: Mapping[str, Any] | None, clock: Clock, places: int) -> list[np.ndarray]:
     """Return [mean, iterations, sums, counts] by turn position, for at least `places` positions.
 
-    The first two cover past iterations' entropies, the others sum up the current iteration's tokens in the loss. They
-    join the past when the clock shows the next iteration.
+    `mean` and `iterations` describe the entropies of past iterations. `sums` and `counts` are over the tokens in the
+    loss of the current iteration; they are added to the past once the clock shows the next iteration.
     """
     memory = memory or {"now": clock.iteration}
     mean, iterations, sums, counts = (_pad(memory.get(name, []), places) for name in _STATISTICS)
@@ -153,7 +150,7 @@ def _get_entropy_statistics(memory: Mapping[str, Any] | None, clock: Clock, plac
 
 
 def _sum_entropies(tokens: TokenBatch) -> list[list[float]]:
-    """Return a micro-batch's sums of entropies and counts of tokens in the loss, two lists by turn position."""
+    """Return a micro-batch's [sums of entropies, counts of tokens] in the loss, each a list by turn position."""
     own, size = tokens.learned, _count_positions(tokens)
     places = tokens.places[own].cpu().numpy()
     sums = np.bincount(places, tokens.entropy.detach()[own].double().cpu().numpy(), size)
@@ -189,18 +186,18 @@ def entropy_band(
     weight: Hold = PartConfig(SCHEDULE, "constant", {"value": 1e-4}),
     level: Literal["token", "turn"] = "token",
 ) -> torch.Tensor:
-    """EPO: penalise the distance of entropy to a band around its past mean, times `weight`, as a hinge.
+    """EPO: penalise entropy outside a band around its past mean, by `weight` times the distance.
 
-    The past Hbar[k] of the k-th turn of a trajectory is the mean over past iterations of the mean entropy of the tokens
-    in the loss there. The term is `weight` times max(0, low Hbar - H, H - high Hbar), H of the token, or on all tokens
-    of a turn their mean (EPO's `seq`); its gradient by H is ±weight outside and 0 inside. 0 in the first iteration, and
-    at turns that no iteration has reached before.
+    For the k-th turn of a trajectory, the past mean Hbar[k] is the mean over past iterations of the mean entropy of the
+    tokens in the loss at that turn. The term is `weight` times max(0, low Hbar - H, H - high Hbar), where H is the
+    token's entropy, or with `level: turn` (EPO's `seq`) the mean of its turn. The gradient with respect to H is ±weight
+    outside the band and 0 inside. The term is 0 in the first iteration, and at turns that no iteration has reached.
 
-    A reconstruction of EPO (Xu et al. 2025). The released penalty is a constant alpha outside the band and 0 inside:
-    its gradient is zero everywhere, so it changes only the logged loss. Also there: only micro-batches with a step past
-    half of the allowed number are penalised; short histories are padded in front with zeros, which shifts them to later
-    steps; the past includes the update's own play. Presets (low/high, alpha times its entropy weight .001): .8/1.2,
-    1e-4; .5/1.5; 0/2, 5e-5 (ScienceWorld) or 1e-4 (ALFWorld).
+    This is a reconstruction of EPO (Xu et al. 2025). The released penalty is a constant alpha outside the band and 0
+    inside: its gradient is zero everywhere, so it changes only the logged loss. Other differences of the released code:
+    it penalises only micro-batches with a step beyond half of the allowed number; it pads short histories in front with
+    zeros, which shifts them to later steps; its past includes the update's own play. Presets (low/high, alpha times its
+    entropy weight .001): .8/1.2, 1e-4; .5/1.5; 0/2, 5e-5 (ScienceWorld) or 1e-4 (ALFWorld).
     """
     import torch
 
@@ -225,15 +222,17 @@ def covariance_clip(
     high: float = 40.0,
     of: Literal["all", "replayed"] = "all",
 ) -> torch.Tensor:
-    """Clip-Cov: remove the loss of a few tokens whose advantage and log-probability are high together.
+    """Clip-Cov: remove the loss of a few tokens with a high covariance of advantage and log-probability.
 
-    Returns minus their loss, and 0 for all others. Such tokens, with low < (A - mean A)(log π - mean log π) < high,
-    reduce entropy. Means are over the micro-batch's tokens in the loss, with `of: replayed` over replayed ones, which
-    alone are affected then; the selection depends on `token_budget`. Already clipped tokens are excluded, and nothing
-    is removed if all advantages are equal. At most `share` of the tokens, but one if there is any. Of more candidates
-    the released code takes some at random; here they are evenly spaced, so that the same batch always gives the same.
-    Presets: Clip-Cov (Cui et al. 2025) 2e-4, 1 to 5; SPEAR (Qin et al. 2025) `of: replayed` .02, 1 to 40, in its
-    ALFWorld and WebShop scripts 2 to 60.
+    Returns minus the loss for these tokens and 0 for all others. Candidates are the tokens with low < (A - mean A)
+    (log π - mean log π) < high, because learning from them reduces entropy. Means are over the micro-batch's tokens in
+    the loss, so the selection depends on `token_budget`. With `of: replayed`, only replayed tokens count and are
+    affected. Tokens that the loss has clipped are no candidates, and there are none if all advantages are equal.
+
+    At most a `share` of the tokens is removed, but at least one if there is a candidate. If there are more candidates,
+    the removed ones are evenly spaced; the released code draws them at random, so equal batches may differ there.
+    Presets (share, low to high): Clip-Cov (Cui et al. 2025) 2e-4, 1 to 5; SPEAR (Qin et al. 2025) `of: replayed`, .02,
+    1 to 40, or 2 to 60 in its ALFWorld and WebShop scripts.
     """
     import torch
 

@@ -1,7 +1,7 @@
 """Reward models: a causal language model's body with a scalar head that scores a conversation by its last token.
 
-A folder has the layout of transformers' sequence classification with one label, which TRL's RewardTrainer reads and
-writes, too.
+A folder has the layout of transformers' sequence classification with one label, which TRL's RewardTrainer also reads
+and writes.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class RewardModel:
     """Language model with a scalar head, which scores a stream by its last token, and the model's tokenizer."""
 
     def __init__(self, model: Any, tokenizer: Any, bf16: bool = False) -> None:
-        """Use a sequence classification model of transformers with one label."""
+        """Wrap a sequence classification model of transformers with one label."""
         self.module, self.tokenizer = ScalarHead(model, model.score, bf16), tokenizer
 
     @classmethod
     def load(cls, folder: Path, bf16: bool = False) -> RewardModel:
-        """Load the reward model in a folder; a language model's folder gives its body with a head of zeros.
+        """Load the reward model in a folder, or create one from a language model's body and a head of zeros.
 
         Raises WeightsError if the folder is invalid, or its kind of model cannot score.
         """
@@ -84,7 +84,7 @@ def append_score_token(stream: Stream) -> Stream:
 
 
 def is_reward_model(folder: Path) -> bool:
-    """Return True if a folder's config.json is of a sequence classification model. Raises WeightsError without one."""
+    """Return True if a folder's config.json describes a sequence classifier. Raises WeightsError without that file."""
     kinds = read_json(resolve_base(folder), "config.json").get("architectures")
     return isinstance(kinds, list) and any(str(kind).endswith(_ARCHITECTURE) for kind in kinds)
 

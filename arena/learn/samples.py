@@ -1,4 +1,4 @@
-"""Training samples."""
+"""Training samples, and the pairs that connect them for some losses."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -35,8 +35,7 @@ class Sample:
     teacher: Floats | None = None
     """[tokens, vocabulary], the reference's log-probabilities of all ids, if a regulariser needs them."""
     pairs: NDArray[np.int64] | None = None
-    """Pair number of the token's turn, -1 for none; None if no turn is in a pair. A sample has those of its baselines.
-    """
+    """Pair number of the token's turn, -1 for none; None if no turn is in a pair. A baseline has its sample's."""
     source: Source = "played"
     """Origin: the current weights, older ones, another run's log, or a demonstration."""
     fresh: NDArray[np.bool_] | None = None
@@ -72,7 +71,7 @@ def select_complete_pairs(samples: Sequence[Sample]) -> list[Sample]:
 
 
 def group_paired(samples: Sequence[Sample]) -> list[list[int]]:
-    """Group sample indices that must share an optimiser step because pairs connect them; every index occurs once."""
+    """Group sample indices that pairs connect, and that must therefore share an optimiser step; each occurs once."""
     groups = {i: [i] for i in range(len(samples))}
     leader, seen = list(range(len(samples))), dict[int, int]()
     for i, sample in enumerate(samples):
@@ -86,7 +85,7 @@ def group_paired(samples: Sequence[Sample]) -> list[list[int]]:
 
 
 def group_with_baselines(samples: Sequence[Sample]) -> list[list[int]]:
-    """Group sample indices so that a sample and its baselines, which are out of the loss, share an optimiser step."""
+    """Group the indices of a sample and its baselines, which are out of the loss but must share its optimiser step."""
     groups = defaultdict[int, list[int]](list)
     for i, sample in enumerate(samples):
         assert sample.pairs is not None
@@ -95,9 +94,10 @@ def group_with_baselines(samples: Sequence[Sample]) -> list[list[int]]:
 
 
 def compute_rival_changes(samples: Sequence[Sample], changes: Sequence[Floats]) -> list[Floats]:
-    """Return, by sample, for each token of a paired reply the log-ratio of the other reply; 0 for other tokens.
+    """Return by sample, for each token of a paired reply, the log-ratio of the other reply; 0 for other tokens.
 
-    It is the sum of `changes`, the log-ratio of each sampled token. Both samples of every pair must be present.
+    A reply's log-ratio is the sum of `changes`, the log-ratios of its tokens. Both samples of every pair must be
+    present.
     """
     sums = defaultdict[int, dict[int, Any]](dict)
     for i, (sample, change) in enumerate(zip(samples, changes, strict=True)):

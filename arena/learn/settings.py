@@ -29,12 +29,12 @@ class ImitateSpec(Spec):
     """Scripted policies to imitate. Every match has some of them, drawn at random, at the policy's own tables and in
     the seats that they can play."""
     against: list[PolicyName] = []
-    """Opponents in these matches: one random seat has a scripted policy to imitate, the other seats have some of these,
-    which are not imitated. Without it the scripted policies play each other."""
+    """Opponents in these matches: one random seat has a scripted policy to imitate, and the other seats have some of
+    these, which are not imitated. By default the scripted policies play each other."""
     matches: Matches = 256
     """Number of matches that the scripted policies play."""
     epochs: Count = 4
-    """Passes over all these matches."""
+    """Passes over all the matches."""
     minibatches: Count = 8
     """Optimiser steps per epoch."""
     lr: Annotated[float, Field(gt=0)] = 1e-3
@@ -48,7 +48,7 @@ class ImitateSpec(Spec):
 
 
 class ImagesSpec(Spec):
-    """Settings of the images that a policy sees."""
+    """Settings of a policy's input images."""
 
     pixels: Annotated[int, Field(ge=1, le=1 << 26)]
     """Maximum pixels of an image; larger ones are scaled down, which takes fewer tokens. For models that keep an
@@ -71,7 +71,7 @@ class PolicySpec(Spec):
     imitate: ImitateSpec | None = None
     """A warm start before the first iteration."""
     images: ImagesSpec | None = None
-    """Limit of the images that it sees; null leaves it to the model."""
+    """Limits of input images; null leaves them to the model."""
     freeze: list[Literal["vision"]] = []
     """Parts that are not trained: `vision` is the vision tower, without its connector to the language model."""
 
@@ -80,15 +80,15 @@ class PolicySpec(Spec):
         if self.adapter and not self.train:
             raise ValueError("a new `adapter` of a frozen policy changes nothing: remove it")
         if self.imitate and not self.train:
-            raise ValueError("a frozen policy imitates nobody: remove `imitate`, or let it train and earn nothing")
+            raise ValueError("a frozen policy cannot imitate: remove `imitate`, or train it with rewards of weight 0")
         if self.reference and not self.train:
-            raise ValueError("a frozen policy is compared with nothing: remove `reference`")
+            raise ValueError("a frozen policy has no use for a reference: remove `reference`")
         if self.freeze and (self.adapter or not self.train):
-            raise ValueError("an adapter and a frozen policy do not train the vision tower anyway: remove `freeze`")
+            raise ValueError("neither an adapter nor a frozen policy trains the vision tower: remove `freeze`")
         return self
 
     @property
-    def sight(self) -> VisionSettings:
+    def vision_settings(self) -> VisionSettings:
         """Settings of the policy's vision."""
         return VisionSettings(self.images.pixels if self.images else None, "vision" in self.freeze)
 
@@ -102,11 +102,11 @@ class DemonstrationsSpec(Spec):
     """Scripted policies that demonstrate. Every match has some of them, drawn at random, at the policy's tables and in
     the seats that they can play."""
     run: Folder | None = None
-    """Or a run's folder: matches of the same games from its log, replayed in the policy's own format."""
+    """Or the folder of a run, whose logged matches of the same games are replayed in the policy's format."""
     best: Annotated[float, Field(gt=0, le=1)] = 0.25
     """Share of `run` to draw from: of each game and seat, the matches with that seat's highest payoffs."""
     patches: bool = False
-    """Or the expert's acts that the part `patch` put into the iteration's own matches."""
+    """Or the expert's acts that the part `patch` puts into the iteration's matches."""
     data: Folder | None = None
     """Or a data set of chats or texts: a JSON Lines or Parquet file, or a folder of the `datasets` library."""
     matches: Matches = 8
@@ -119,9 +119,7 @@ class DemonstrationsSpec(Spec):
     @model_validator(mode="after")
     def _require_one_source(self) -> Self:
         if bool(self.scripted) + (self.run is not None) + self.patches + (self.data is not None) != 1:
-            raise ValueError(
-                "give `scripted: […]`, `run: FOLDER`, `data: FILE` or `patches: true`: one of them demonstrates"
-            )
+            raise ValueError("give exactly one source: `scripted: […]`, `run: FOLDER`, `data: FILE` or `patches: true`")
         return self
 
 
@@ -153,7 +151,7 @@ class UpdateSpec(Spec):
     minibatches: Count = 1
     """Optimiser steps per epoch."""
     token_budget: Annotated[int, Field(ge=1, le=10**7)] = 2048
-    """Padded tokens per forward pass."""
+    """Maximum padded tokens per forward pass."""
     gradient_checkpointing: bool = False
     """Store only each layer's input for the backward pass, which recomputes the rest: less memory for about a third
     more arithmetic, the same gradient."""
@@ -209,7 +207,7 @@ Steps = TypeVar("Steps", bound=ImitateSpec | UpdateSpec)
 
 
 def _check_step_count(spec: Steps) -> Steps:
-    """Return the settings unchanged. Raises ValueError if an update has more than MOST_STEPS steps."""
+    """Return the settings unchanged. Raises ValueError if an update has more than MAX_STEPS steps."""
     if (steps := spec.epochs * spec.minibatches) > MAX_STEPS:
         raise ValueError(f"`epochs` times `minibatches` are {steps:,} steps of an update: at most {MAX_STEPS:,}")
     return spec

@@ -39,17 +39,17 @@ class PolicyTrainer:
     def __init__(
         self, name: str, model: torch.nn.Module, rule: UpdateSpec, bf16: bool = False, base: AdapterOnBase | None = None
     ) -> None:
-        """Prepare to train `model`; `base` is the base model if `model` is an adapter."""
+        """Prepare to train `model`. `base` is its base model if it is an adapter."""
         self.name, self.rule, self._base = name, rule, base
         self.tolerance = gate.get_tolerance(rule, bf16)
-        """The gate's tolerance, as a mean over tokens."""
+        """The gate's tolerance for the mean difference."""
         self.model: Any = model
         self.steps = 0
-        """Optimiser steps taken in the life of this policy."""
+        """Optimiser steps that this policy has taken, without imitation."""
         self.imitated = 0
         """Optimiser steps of an unfinished imitation."""
         self.memory: dict[str, Any] = {}
-        """State of regularisers over updates, as JSON."""
+        """State of regularisers between updates, as JSON."""
         self.scorer = StreamScorer(model, bf16, rule.gradient_checkpointing)
 
     @cached_property
@@ -65,11 +65,11 @@ class PolicyTrainer:
 
     def plan(self, samples: Sequence[Sample], rng: np.random.Generator, clock: Clock = Clock()) -> Plan:
         """Plan an update from samples and the number of steps so far. Computes nothing on the device."""
-        return Planner(self.name, self.rule, self.costs).update(samples, rng, clock, self.steps)
+        return Planner(self.name, self.rule, self.costs).plan_update(samples, rng, clock, self.steps)
 
     def plan_imitation(self, samples: Sequence[Sample], spec: ImitateSpec, rng: np.random.Generator) -> Plan:
         """Plan supervised learning on the samples by the settings `spec`."""
-        return Planner(self.name, self.rule, self.costs).imitation(samples, spec, rng)
+        return Planner(self.name, self.rule, self.costs).plan_imitation(samples, spec, rng)
 
     async def update(self, plan: Plan, stepped: Callable[[], None] = lambda: None) -> dict[str, float]:
         """Carry out a plan; return metrics as means over tokens. Calls `stepped` in the event loop after each step.
@@ -79,10 +79,10 @@ class PolicyTrainer:
         """
         work = self._run_plan(plan)
         while True:
-            at = await compute(_advance, work)
-            if isinstance(at, dict):
-                return at
-            if at:
+            progress = await compute(_advance, work)
+            if isinstance(progress, dict):
+                return progress
+            if progress:
                 stepped()
 
     async def score(self, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[StreamScores]:
@@ -90,8 +90,8 @@ class PolicyTrainer:
         return await compute(self.compute_scores, streams, temperatures)
 
     async def save(self) -> dict[str, torch.Tensor]:
-        """Return the tensors of `Moments.each` by name: moments and master copies on the CPU."""
-        return await compute(lambda: dict(self.optimiser.moments.each()))
+        """Return the tensors of `Moments.named_tensors` by name: moments and master copies on the CPU."""
+        return await compute(lambda: dict(self.optimiser.moments.named_tensors()))
 
     async def load(self, folder: Path, state: Mapping[str, Any]) -> None:
         """Restore the optimiser's and the regularisers' state, but no weights, which come with the model."""
@@ -111,10 +111,10 @@ class PolicyTrainer:
     def carry_out(self, plan: Plan, stepped: Callable[[], None] = lambda: None) -> dict[str, float]:
         """Run `update` in the computing thread, without pauses: call `stepped` after every step, return the metrics."""
         work = self._run_plan(plan)
-        while not isinstance(at := _advance(work), dict):
-            if at:
+        while not isinstance(progress := _advance(work), dict):
+            if progress:
                 stepped()
-        return at
+        return progress
 
     def _run_plan(self, plan: Plan) -> Generator[bool, None, dict[str, float]]:
         """Carry out a plan; yields True after each step and False after each micro-batch, and returns the metrics."""
@@ -134,7 +134,7 @@ class PolicyTrainer:
             gaps = yield from gradients.add(step)
             if step.gated:
                 self._gate(gaps)
-            metrics.gap(gaps)
+            metrics.record_gap(gaps)
             taken += self._take_step(step, plan, plan.rates[taken if plan.counted else number], metrics)
             yield True
         engine.eval()
@@ -142,7 +142,7 @@ class PolicyTrainer:
         self.memory = update_memory(self.memory, plan, reduce_over_ranks(gradients.seen, _join))
         if plan.counted:
             self.steps += taken
-        elif plan.goes_on:
+        elif plan.is_continued:
             self.imitated += taken
         else:
             self.imitated = 0
@@ -150,33 +150,33 @@ class PolicyTrainer:
         return reduce_over_ranks(metrics, UpdateMetrics.plus).means()
 
     def compute_scores(self, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[StreamScores]:
-        """Compute what `score` returns, in the computing thread."""
+        """Return the same as `score`; call it in the computing thread."""
         return score_with_entropy(self.optimiser.engine, streams, temperatures, self.rule.token_budget, self.costs)
 
     def write(self, folder: Path) -> None:
         """Write the optimiser's state to `optimizer.safetensors` in the folder; call it in the computing thread."""
-        state = dict(self.optimiser.moments.each())
+        state = dict(self.optimiser.moments.named_tensors())
         save_file(state, folder / "optimizer.safetensors", metadata={"steps": str(self.steps)})
 
     def read(self, folder: Path, state: Mapping[str, Any]) -> None:
-        """Restore what `load` restores; call it in the computing thread."""
+        """Restore the state as `load` does; call it in the computing thread."""
         self.restore(load_file(folder / "optimizer.safetensors"), state)
 
     def restore(self, moments: Mapping[str, torch.Tensor], state: Mapping[str, Any]) -> None:
-        """Restore the tensors of `Moments.each` and the values of `state`, saved by any number of ranks."""
+        """Restore the tensors of `Moments.named_tensors` and the values of `state`, saved by any number of ranks."""
         self.resume(state)
         self.load_moments(moments)
 
     def resume(self, state: Mapping[str, Any]) -> None:
-        """Restore the values of `state`. The moments, or parts of them, follow by `load_moments`."""
+        """Restore the values of `state`. Restore the moments afterwards, at once or in parts, with `load_moments`."""
         self.steps, self.imitated, self.memory = state["steps"], state.get("imitated", 0), dict(state["memory"])
 
     def load_moments(self, moments: Mapping[str, torch.Tensor]) -> None:
-        """Restore these tensors of `Moments.each`, after `resume`."""
+        """Restore the optimiser's tensors, named as by `Moments.named_tensors`. Call `resume` first."""
         self.optimiser.moments.load(moments, self.steps + self.imitated)
 
     def gather(self) -> AbstractContextManager[Any]:
-        """Return a context in which every parameter is complete, also under ZeRO-3."""
+        """Return a context in which all parameters are complete, also under ZeRO-3."""
         return gather_parameters(self.model.parameters(), self.rule.zero_stage)
 
     def _gate(self, gaps: Tally) -> None:
@@ -217,10 +217,10 @@ def _join(one: Mapping[str, list[Any]], other: Mapping[str, list[Any]]) -> dict[
     return {name: [*one[name], *other[name]] for name in one}
 
 
-def local_trainer(policy: Policy, rule: UpdateSpec, bf16: bool) -> Trainer:
+def create_local_trainer(policy: Policy, rule: UpdateSpec, bf16: bool) -> Trainer:
     """Create a trainer in this process that updates the policy's model by `rule`; `bf16` computes in bfloat16.
 
-    The model is loaded unless it is already.
+    Loads the model if necessary.
     """
     policy.load_model()
     return PolicyTrainer(policy.name, policy.model, rule, bf16, policy.base)

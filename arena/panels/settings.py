@@ -19,7 +19,7 @@ from arena.play.settings import GameSpec
 from arena.store.files import CONFIG, explain_errors
 
 RUN_WEIGHTS = re.compile(r"(?P<path>.+?)(?:@(?P<iteration>\d{1,9}))?(?::(?P<policy>[A-Za-z0-9_-]{1,64}))?")
-"""A run folder with optional iteration and policy: runs/latest@12:opener."""
+"""A run folder with an optional iteration and policy, such as runs/latest@12:opener."""
 
 
 def _anchor_contender(spec: str) -> str:
@@ -37,18 +37,18 @@ def _anchor_contender(spec: str) -> str:
 ContenderName = Annotated[str, Anchor(_anchor_contender)]
 """A contender of `arena eval`: a scripted policy, a run folder, a model or its folder, or endpoint:MODEL."""
 Deals = Annotated[int, Field(ge=2, le=10**5)]
-"""At least two, because one deal has no interval."""
+"""At least two, because one deal gives no confidence interval."""
 MODELINE = re.compile(r"# yaml-language-server:.*\n")
 """Comment that names a file's JSON Schema for editors."""
 
 
 class PanelGame(BaseModel):
-    """Game that a panel plays."""
+    """The game of a panel, with its options."""
 
     model_config = STRICT
 
     name: GameName
-    """One of `arena list games`, of two seats or more."""
+    """A game of `arena list games` with at least two seats."""
     options: dict[str, OptionValue] | None = None
     """Options of the game; null takes those of the evaluated run."""
 
@@ -123,7 +123,7 @@ def read_panel(text: str, source: str) -> Panel:
 
 
 def describe_panel(name: str) -> str:
-    """Return the comment at the head of a shipped panel's file as one line, without the editor's schema line."""
+    """Return the description of a shipped panel: the comment at the head of its file, as one line."""
     lines = MODELINE.sub("", read_panel_text(name)).splitlines()
     return " ".join(line.lstrip("# ") for line in lines if line.startswith("#"))
 
@@ -140,21 +140,21 @@ def _load_if_named(value: Any) -> Any:
 
 
 PanelOrName = Annotated[Panel, BeforeValidator(_load_if_named)]
-"""A panel written out, or by name or file, which validation replaces by the panel itself."""
+"""A panel, or its name or file, which validation replaces by the panel."""
 
 
 class EvaluateSpec(Spec):
     """Evaluation of a run: on a panel of fixed opponents during training, and on other games at its end."""
 
     panel: PanelOrName | None = None
-    """Fixed opponents: a name (`arena list panels`), a YAML file, or written out. The weights play them before the
+    """Fixed opponents: a panel's name (`arena list panels`), YAML file or fields. The policies play them before the
     first iteration and after the last."""
     every: Positive | None = None
     """Also evaluate on the panel after every N iterations."""
     deals: Deals | None = None
     """Number of deals, instead of the panel's own."""
     games: Annotated[list[GameSpec], Field(min_length=1)] | None = None
-    """Games that the first and the last weights play on the same deals, held out of training or not."""
+    """Games, held out of training or not, that the first and the last weights play on the same deals."""
     summaries: Annotated[int, Field(ge=1, le=10**4)] | None = None
     """Number of summaries that a seat may write in a match of `games`, instead of its role's `memory.summaries`: more
     rounds at test than in training (SUPO)."""
@@ -163,13 +163,13 @@ class EvaluateSpec(Spec):
     against: list[ContenderName] = ["random"]
     """Opponents in `games`, as in `arena eval`. In cooperative games the policy plays with itself instead."""
     reward_model: ModelFolder | None = None
-    """Reward model, as in `credit.stages`, whose scores in `games` are the figure `learned`."""
+    """Reward model, as in `credit.stages`, that scores the matches of `games`: the figure `learned`."""
     matches: Annotated[int, Field(ge=2, le=10**6)] = 100
     """Number of matches per game and opponent, before and after training each."""
 
     @property
     def held_out(self) -> list[GameSpec]:
-        """Games to play at the end of the run; often none."""
+        """The setting `games`; [] if it is not given."""
         return self.games or []
 
     @model_validator(mode="after")

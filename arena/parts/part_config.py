@@ -1,9 +1,9 @@
 """Parts of an experiment that are chosen by name: estimators, reward stages, losses and others.
 
 A part is a function in a table. Its keyword-only parameters are its settings. Pydantic validates them by their
-annotations, and an unknown name or setting is an error, unless the function takes `**settings`. In YAML a part is its
+annotations. An unknown name or setting is an error, unless the function takes `**settings`. In YAML, a part is its
 name, or its name with settings: `estimator: mars`, `estimator: {rae: {decay: 0.9}}`. A user's own function is named by
-its file: `estimator: lone_winner.py:lone_winner`. A kind is a name with its table, defined beside the functions.
+its file: `estimator: lone_winner.py:lone_winner`. A kind is a name with its table, defined next to the functions.
 
 Only the annotations of settings are evaluated, so a part may take tensors of a library that is not loaded yet.
 """
@@ -26,20 +26,20 @@ from arena.errors import ConfigError
 from arena.parts.paths import PathAnnotation, absolute_name, anchor_paths
 
 PLACE = "x-part"
-"""Key in the JSON Schema of a model for a field that holds a part of this kind, or several of them by name."""
+"""Key that marks a field with a part, or several by name, in a model's JSON Schema. Its value is the kind."""
 LARGEST = 1e9
-"""Upper limit of any number in a part's settings."""
+"""Maximum absolute value of numbers in a part's settings."""
 
 
 @dataclass(frozen=True)
 class Kind(PathAnnotation):
-    """A kind of parts, and the annotation of a field that holds one: `Annotated[PartConfig, Kind("clip", CLIPS)]`."""
+    """Kind of parts, also the annotation of a field that holds one: `Annotated[PartConfig, Kind("clip", CLIPS)]`."""
 
     name: str
     table: Mapping[str, Callable[..., Any]] = field(compare=False, repr=False)
-    """All parts of the kind by name. May be filled later, because some parts are made of others."""
+    """All parts of the kind by name. It may be filled later, because some parts contain others."""
     number: str | None = field(default=None, compare=False)
-    """The part that a bare number means, as its setting `value`."""
+    """Name of the part that a bare number stands for; the number is its setting `value`."""
     optional: bool = field(default=False, compare=False)
     """True if the field may hold None instead."""
 
@@ -53,13 +53,13 @@ class Kind(PathAnnotation):
         return replace(self, optional=True)
 
     def anchor_value(self, value: Any) -> Any:
-        """Return a part as it is written in YAML with absolute paths in its name and settings."""
+        """Return a part in its YAML form, with absolute paths in its name and settings."""
         if isinstance(value, str):
             return absolute_name(value)
         return Kinds(self).anchor_value(value)
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        """Return a pydantic schema that parses a part by name, and writes it with every default setting."""
+        """Return a pydantic schema that parses a part by name, and serialises it with all default settings."""
         return core_schema.no_info_plain_validator_function(
             lambda value: None if value is None and self.optional else _choose(self, value),
             serialization=core_schema.plain_serializer_function_ser_schema(_to_plain),
@@ -73,22 +73,22 @@ class Kind(PathAnnotation):
 
 @dataclass(frozen=True)
 class Kinds(PathAnnotation):
-    """Annotation of a field with several parts by name: `Annotated[dict[str, PartConfig], Kinds(REGULARISER)]`."""
+    """Annotation of a field that holds parts by name: `Annotated[dict[str, PartConfig], Kinds(REGULARISER)]`."""
 
     kind: Kind
 
     def anchor_value(self, value: Any) -> Any:
-        """Return parts as they are written in YAML with absolute paths in their names and settings."""
+        """Return parts in their YAML form, with absolute paths in their names and settings."""
         if not isinstance(value, Mapping):
             return value
-        return {absolute_name(name): _anchor_settings(self.kind, name, given) for name, given in value.items()}
+        return {absolute_name(name): _anchor_settings(self.kind, name, settings) for name, settings in value.items()}
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        """Return a pydantic schema that parses a mapping of part names to settings, and writes every default."""
+        """Return a pydantic schema that parses a mapping of part names to settings, and serialises all defaults."""
 
         def read(value: Any) -> dict[str, PartConfig]:
             if not isinstance(value, Mapping):
-                raise PydanticCustomError("part_error", f"a mapping of {self.kind.plural} by name belongs here")
+                raise PydanticCustomError("part_error", f"expected a mapping of {self.kind.plural} by name")
             return {n: v if isinstance(v, PartConfig) else _choose(self.kind, {n: v}) for n, v in value.items()}
 
         def write(value: dict[str, PartConfig]) -> dict[str, Any]:
@@ -113,8 +113,8 @@ class PartConfig:
     name: str
     settings: Mapping[str, Any] = field(default_factory=dict)
 
-    def __call__(self, *given: Any) -> Any:
-        return part(self.kind, self.name)(*given, **self.settings)
+    def __call__(self, *arguments: Any) -> Any:
+        return part(self.kind, self.name)(*arguments, **self.settings)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PartConfig) and (self.kind, self.to_plain()) == (other.kind, other.to_plain())
@@ -125,18 +125,18 @@ class PartConfig:
     @property
     def needs(self) -> frozenset[str]:
         """Names of the measures, such as `entropy`, that this part or a part in its settings reads from the batch."""
-        named = getattr(part(self.kind, self.name), "needs", ())
-        own = named(**self.with_defaults().settings) if callable(named) else named
+        needed = getattr(part(self.kind, self.name), "needs", ())
+        own = needed(**self.with_defaults().settings) if callable(needed) else needed
         return frozenset(own).union(*(inner.needs for inner in self.parts))
 
     @property
     def rewards(self) -> set[str]:
-        """Names of the rewards that occur in its settings, where these are annotated with `RewardName`."""
+        """Names of rewards in the settings that are annotated with `RewardName`."""
         return self._find_marked_names(RewardName)
 
     @property
     def policies(self) -> set[str]:
-        """Names of the policies that occur in its settings, where these are annotated with `AskedPolicy`."""
+        """Names of policies and endpoints in the settings that are annotated with `AskedPolicy`."""
         return self._find_marked_names(AskedPolicy)
 
     def _find_marked_names(self, mark: type) -> set[str]:
@@ -146,7 +146,7 @@ class PartConfig:
 
     @property
     def parts(self) -> "list[PartConfig]":
-        """All parts that occur in its settings, but not in their own settings."""
+        """The parts in its settings, without the parts inside these parts."""
         return _find_parts(self.with_defaults().settings)
 
     def with_defaults(self) -> "PartConfig":
@@ -163,12 +163,12 @@ class PartConfig:
 
 @dataclass(frozen=True)
 class RewardName:
-    """Annotation of a setting, or of its items, that names a reward of the game or of a stage."""
+    """Annotation of a setting, or of its items, whose value is the name of a game's or stage's reward."""
 
 
 @dataclass(frozen=True)
 class AskedPolicy:
-    """Annotation of a setting, or of its items, that names a policy or endpoint that the part asks."""
+    """Annotation of a setting, or of its items, whose value is a policy or endpoint that the part asks."""
 
 
 def choose(kind: Kind, name: str, /, **settings: Any) -> PartConfig:
@@ -188,7 +188,7 @@ def part(kind: Kind, name: str) -> Callable[..., Any]:
 
 
 def accepts_any_setting(kind: Kind, name: str) -> bool:
-    """Return True if a part takes any settings, by `**settings`. Raises ValueError for an unknown part."""
+    """Return True if a part accepts any setting (`**settings`). Raises ValueError for an unknown part."""
     return any(p.kind is Parameter.VAR_KEYWORD for p in signature(part(kind, name)).parameters.values())
 
 
@@ -205,9 +205,9 @@ def _load_from_file(path: Path, name: str) -> Callable[..., Any]:
     function = import_member(path, name, isfunction, "function", "functions")
 
     @wraps(function)
-    def guard(*given: Any, **settings: Any) -> Any:
+    def guard(*arguments: Any, **settings: Any) -> Any:
         try:
-            return function(*given, **settings)
+            return function(*arguments, **settings)
         except Exception as error:
             raise ConfigError(f"{path}:{name} failed: {error_line(error, path)}") from error
 
@@ -250,13 +250,13 @@ def _choose(kind: Kind, value: Any) -> PartConfig:
         value = {kind.number: {"value": value}}
     if isinstance(value, Mapping) and len(value) > 1:
         named = " and ".join(map(str, value))
-        raise PydanticCustomError("part_error", f"one {kind.name} belongs here, not {named}")
+        raise PydanticCustomError("part_error", f"expected one {kind.name}, not {named}")
     name, given = next(iter(value.items()), ("", {})) if isinstance(value, Mapping) else (value, {})
     if not isinstance(name, str) or not name:
         raise PydanticCustomError("part_error", f"a name is missing: one of {', '.join(kind.table)}")
     name = absolute_name(name)
     try:
-        part(kind, name)  # also where its settings are known: whether the file may be read is asked again
+        part(kind, name)  # even if its settings are cached: checks again if the file is trusted
         settings = settings_model(kind, name).model_validate({} if given is None else given)
     except ValidationError as error:
         raise _relocate_errors(error, kind, name) from None
@@ -275,43 +275,43 @@ def settings_model(kind: Kind, name: str) -> type[BaseModel]:
     for setting, parameter in settings.items():
         if parameter.annotation is Parameter.empty:
             raise ValueError(f"{kind.name} {name}: annotate its setting {setting}, as in {setting}: float")
-    given = {setting: p.default for setting, p in settings.items() if p.default is not Parameter.empty}
+    defaults = {setting: p.default for setting, p in settings.items() if p.default is not Parameter.empty}
     try:
-        json.dumps(_to_plain(given), allow_nan=False)  # a run's config.yaml holds every default
+        json.dumps(_to_plain(defaults), allow_nan=False)  # a run's config.yaml contains every default
         hints = _evaluate_hints(function)
-        fields: Any = {setting: (hints[setting], given.get(setting, ...)) for setting in settings}
+        fields: Any = {setting: (hints[setting], defaults.get(setting, ...)) for setting in settings}
         return create_model(
             f"{name} settings", __base__=_AnySettings if accepts_any_setting(kind, name) else _Settings, **fields
         )
-    except Exception as error:  # noqa: BLE001 in somebody's file annotations and defaults may be anything
+    except Exception as error:  # noqa: BLE001 annotations and defaults in a user's file may be anything
         raise ValueError(f"{kind.name} {name}: its settings cannot be read: {error}") from None
 
 
 def _evaluate_hints(function: Callable[..., Any]) -> dict[str, Any]:
     """Return the evaluated annotations of a part's settings by name. Strings are evaluated in the part's module."""
-    given = {n: p.annotation for n, p in _get_settings(function).items() if p.annotation is not Parameter.empty}
-    own = unwrap(function)
-    places = getattr(own, "__globals__", None) or vars(sys.modules[own.__module__])
-    return get_type_hints(SimpleNamespace(__annotations__=given), globalns=places, include_extras=True)
+    annotations = {n: p.annotation for n, p in _get_settings(function).items() if p.annotation is not Parameter.empty}
+    unwrapped = unwrap(function)
+    namespace = getattr(unwrapped, "__globals__", None) or vars(sys.modules[unwrapped.__module__])
+    return get_type_hints(SimpleNamespace(__annotations__=annotations), globalns=namespace, include_extras=True)
 
 
 class _Settings(BaseModel):
-    """Base of all parts' settings."""
+    """Base class of the models of parts' settings."""
 
     model_config = ConfigDict(strict=True, extra="forbid", arbitrary_types_allowed=True, allow_inf_nan=False)
 
     @field_validator("*")
     @classmethod
     def _check_numbers(cls, value: Any) -> Any:
-        """Reject numbers so large that sums and products could overflow float32."""
+        """Reject numbers that are so large that sums and products could overflow float32."""
         for number in _find_numbers(value):
             if abs(number) > LARGEST:
-                raise ValueError(f"a number between {-LARGEST:g} and {LARGEST:g} belongs here")
+                raise ValueError(f"expected a number between {-LARGEST:g} and {LARGEST:g}")
         return value
 
 
 class _AnySettings(_Settings):
-    """Base of the settings of a part that takes any others, too."""
+    """Base class of the settings of a part that also accepts other settings."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -324,12 +324,12 @@ def _find_numbers(value: Any) -> Iterator[float]:
         yield from _find_numbers(item)
 
 
-def _anchor_settings(kind: Kind, name: str, given: Any) -> Any:
-    """Return a part's settings with absolute paths, where its annotations tell that they are paths."""
-    if not isinstance(given, Mapping):
-        return given
+def _anchor_settings(kind: Kind, name: str, settings: Any) -> Any:
+    """Return a part's settings with absolute paths where they are annotated as paths."""
+    if not isinstance(settings, Mapping):
+        return settings
     hints = _evaluate_hints(part(kind, name))
-    return {setting: anchor_paths(value, hints.get(setting)) for setting, value in given.items()}
+    return {setting: anchor_paths(value, hints.get(setting)) for setting, value in settings.items()}
 
 
 def _get_settings(function: Callable[..., Any]) -> dict[str, Parameter]:
@@ -346,7 +346,7 @@ def _format_setting(name: str, parameter: Parameter) -> str:
 
 
 def _relocate_errors(error: ValidationError, kind: Kind, name: str) -> ValidationError:
-    """Return the same validation errors located below the part's name, with the nearest setting for an unknown one."""
+    """Return the validation errors located below the part's name. Unknown settings get the nearest match as a hint."""
     known = list(_get_settings(part(kind, name)))
     errors: list[InitErrorDetails] = []
     for fault in error.errors(include_url=False):
@@ -355,7 +355,7 @@ def _relocate_errors(error: ValidationError, kind: Kind, name: str) -> Validatio
             listed = f" (it has: {', '.join(known)})" if known else " (it has none)"
             message = f"unknown setting of {kind.name} {name}{nearest(str(fault['loc'][0]), known) or listed}"
             fault_type = PydanticCustomError("part_error", message.replace("{", "{{").replace("}", "}}"))
-        elif fault_type == "missing" and len(fault["loc"]) == 1:  # a bare name in YAML has no place for it
+        elif fault_type == "missing" and len(fault["loc"]) == 1:  # a bare name in YAML has no line for the setting
             fault_type = PydanticCustomError("part_error", f"{kind.name} {name} needs the setting `{fault['loc'][0]}`")
         elif fault_type == "part_error" and "kind" in fault.get("ctx", {}):
             fault_type = make_unknown_error(**fault["ctx"])
@@ -369,7 +369,7 @@ def _relocate_errors(error: ValidationError, kind: Kind, name: str) -> Validatio
 
 
 def _find_parts(value: Any) -> list[PartConfig]:
-    """Return the parts in a value of settings, searching mappings, lists and models, but not the parts found."""
+    """Return the parts in a setting's value, searching mappings, lists and models, but not the parts found."""
     if isinstance(value, PartConfig):
         return [value]
     if isinstance(value, BaseModel):
@@ -379,15 +379,15 @@ def _find_parts(value: Any) -> list[PartConfig]:
 
 
 def _find_marked(hint: Any, value: Any, mark: type) -> Iterator[str]:
-    """Yield the texts in a value of settings that its annotation, `hint`, marks with an object of the class `mark`."""
+    """Yield the strings in a setting's value that its annotation `hint` marks with an instance of `mark`."""
     kind, arguments = get_origin(hint), get_args(hint)
     if kind is Annotated:
         if isinstance(value, str) and any(isinstance(given, mark) for given in arguments[1:]):
             yield value
         yield from _find_marked(arguments[0], value, mark)
     elif kind in (Union, UnionType):
-        for arm in arguments:
-            yield from _find_marked(arm, value, mark)
+        for option in arguments:
+            yield from _find_marked(option, value, mark)
     elif kind in (list, tuple) and isinstance(value, list | tuple):
         for item in value:
             yield from _find_marked(arguments[0], item, mark)

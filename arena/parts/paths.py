@@ -10,7 +10,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 from pydantic import BaseModel
 
 STAGE = "stage:"
-"""First part of a text that names a stage of a pipeline, in place of a path."""
+"""Prefix of a text that names a pipeline's stage instead of a path."""
 
 
 class PathAnnotation:
@@ -23,19 +23,19 @@ class PathAnnotation:
 
 @dataclass(frozen=True)
 class Anchor(PathAnnotation):
-    """Annotation of a field that may hold a path: `absolute` makes a text's path absolute, or returns it unchanged."""
+    """Annotation of a field that may hold a path. `absolute` makes paths absolute and keeps other texts unchanged."""
 
     absolute: Callable[[str], str]
 
     def anchor_value(self, value: Any) -> Any:
-        """Return the value with an absolute path if it is a text, unless it names a pipeline's stage."""
+        """Return a text as `absolute` does, and other values and names of a pipeline's stages unchanged."""
         return self.absolute(value) if isinstance(value, str) and not value.startswith(STAGE) else value
 
 
 def anchor_paths(value: Any, hint: Any = None) -> Any:
-    """Return a copy of an experiment, or of a part annotated by `hint`, with absolute paths in fields with `Anchor`.
+    """Return a copy of a model or of plain settings with absolute paths in fields annotated by a `PathAnnotation`.
 
-    For settings as plain values, `hint` is their model.
+    `hint` is the annotation or model of plain settings.
     """
     if isinstance(value, BaseModel):
         hints = get_type_hints(type(value), include_extras=True)
@@ -47,8 +47,8 @@ def anchor_paths(value: Any, hint: Any = None) -> Any:
         marks = [mark for mark in arguments[1:] if isinstance(mark, PathAnnotation)]
         return marks[0].anchor_value(value) if marks else anchor_paths(value, arguments[0])
     if kind in (Union, UnionType):
-        for arm in arguments:
-            value = anchor_paths(value, arm)
+        for option in arguments:
+            value = anchor_paths(value, option)
         return value
     if kind is list and isinstance(value, list):
         return [anchor_paths(item, arguments[0]) for item in value]
@@ -84,11 +84,11 @@ def _anchor_option(text: str) -> str:
 
 
 def absolute_model(name: str) -> str:
-    """Return the absolute path if the name resolves to a folder, else (a built-in model) the name unchanged."""
+    """Return the absolute path of a model folder, and any other model name unchanged."""
     from agents.weights import resolve
 
-    here = absolute(name)
-    return here if isdir(here) and str(resolve(name)) == here else name
+    path = absolute(name)
+    return path if isdir(path) and str(resolve(name)) == path else name
 
 
 def _anchor_command(harness: str) -> str:

@@ -13,7 +13,7 @@ Passed = Annotated[int, Field(ge=0, le=10**9)]
 
 
 class Clock(NamedTuple):
-    """Progress of a run: `iteration` counts from 1 to `iterations`. Every schedule counts in iterations."""
+    """Progress of a run: `iteration` counts from 1 to `iterations`. All schedules depend on the iteration."""
 
     iteration: int = 1
     iterations: int = 1
@@ -35,7 +35,7 @@ def cosine(clock: Clock, *, start: float, end: float, over: Steps, after: Passed
 
 
 def explore_exploit(clock: Clock, *, start: float, over: Steps) -> float:
-    """Decay in EPO-entropy's phases: to .83 of `start` in the first half of `over` iterations, then from .8 to .04.
+    """Decay in EPO's two phases: to .83 of `start` in the first half of `over` iterations, then from .8 to .04.
 
     With h = over / 2 and e iterations done: start · (1 - .2 (1 - exp(-2 e/h))) while e <= h, then start · .8 exp(-3 (e
     - h)/h). Source: EPO (Xu et al. 2025), the released weight of its entropy term, h = 75.
@@ -47,7 +47,7 @@ def explore_exploit(clock: Clock, *, start: float, over: Steps) -> float:
 
 
 def steps(clock: Clock, *, values: Annotated[list[float], Field(min_length=1)], every: Steps) -> float:
-    """Step to the next of `values` every `every` iterations, then keep the last: ScalingInter-RL (Xi et al. 2025)."""
+    """Move to the next of `values` every `every` iterations, and keep the last: ScalingInter-RL (Xi et al. 2025)."""
     return values[min((clock.iteration - 1) // every, len(values) - 1)]
 
 

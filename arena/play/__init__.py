@@ -1,1 +1,1 @@
-"""Matches: who sits where, what is played, and many at once."""
+"""Play of matches: planning, seating, concurrent play with retries, and demonstrations to imitate."""

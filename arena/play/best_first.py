@@ -25,18 +25,18 @@ from agents.errors import ContextFull
 from agents.players.model import ChatPlayer
 from agents.players.writers import Writer, make_replay_writer
 from agents.role import Search
-from arena.play.steps import runner_for
+from arena.play.steps import get_run_step
 from arena.play.texts import clean_act, view_of
 from games.abilities import Situations
 from games.contracts import Act, Game, View
 
 
 def find_search_obstacle(game: Game) -> str:
-    """Return the reason why a player cannot search a game ahead; "" if it can."""
+    """Return the reason why a player cannot search this game; "" if it can."""
     if len(game.possible_agents) != 1:
         return f"{game.name} has {len(game.possible_agents)} seats, and a search can play one only"
     if not isinstance(game, Situations):
-        return f"{game.name} names no situations, by which a search recognises equal states"
+        return f"{game.name} names no situations, so a search could not recognise equal states"
     if not game.hides_nothing():
         return f"{game.name} hides something from its seat, or may do so: a search on clones would reveal it"
     return ""
@@ -101,7 +101,7 @@ class BestFirstSearch:
         return ()
 
     async def _expand(self, node: Node, width: int) -> list[Node]:
-        """Sample `width` replies and return the nodes after the legal ones."""
+        """Sample `width` replies, and return a child node for each legal one."""
         first, self.sampled = self.sampled, self.sampled + width
         children = await asyncio.gather(*[self._sample_child(node, first + i) for i in range(width)])
         return [child for child in children if child]
@@ -118,7 +118,7 @@ class BestFirstSearch:
         except ContextFull:
             return None
         step = partial(game.step, act.action)
-        if run_step := runner_for(game):
+        if run_step := get_run_step(game):
             await run_step(step, f"the step of {self.seat}", None)
         else:
             step()
@@ -129,7 +129,7 @@ class BestFirstSearch:
         return Node(game, player, (*node.replies, reply), score)
 
     def _get_situation(self, game: Game) -> str:
-        assert isinstance(game, Situations), "check unfit_for_search first"
+        assert isinstance(game, Situations), "call find_search_obstacle first"
         return game.situation(self.seat)
 
     def _is_success(self, game: Game) -> bool:
@@ -148,9 +148,10 @@ def _record_replies(write: Writer, replies: list[Completion]) -> Writer:
 
 
 class SearchingPlayer(ChatPlayer):
-    """Chat player that searches the game before its first own reply, and plays the successful match if it finds one.
+    """Chat player that searches the game before its first reply, and plays the successful match if it finds one.
 
-    `repeated` holds the turns that `write` repeats from the parent match, if this match is a branch.
+    In a branch, `write` first repeats the replies of the parent match. `repeated` has these replies by turn, and the
+    search starts after them.
     """
 
     def __init__(

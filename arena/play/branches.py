@@ -1,7 +1,7 @@
 """Branches: matches that repeat another match up to some turn and continue freely from there.
 
-A match is a function of its deal and the replies in it. So a branch deals again and forces every earlier reply, with
-its token ids and behaviour log-probabilities. Nothing needs to be cloned. The match id names the branch:
+A match is a function of its deal and the replies in it. So a branch plays the same deal and repeats every earlier reply
+with its token ids and behaviour log-probabilities; no game state is copied. The match id names the branch:
 `0001-0003-b4` repeats match `0001-0003` until turn 4, its first new turn. A branch may have branches.
 """
 
@@ -47,18 +47,19 @@ class Branch:
         ended before its branch turn differs.
         """
         if len(record.turns) <= self.turn:
-            reason = record.reason or "see its game"
+            reason = record.reason or "check that its game is deterministic"
             return f"it ended before turn {self.turn}, its branch point from {self.match.id}: {reason}"
-        for turn, again in zip(self.match.turns[: self.turn + 1], record.turns, strict=False):
-            own: list[Any] = [turn.seat, _context_ids(self.match, turn)]
-            new: list[Any] = [again.seat, _context_ids(record, again)]
-            if turn.source not in UNREAD and again.source not in UNREAD:  # others have no messages
-                own, new = [*own, turn.messages], [*new, again.messages]
+        for turn, repeated in zip(self.match.turns[: self.turn + 1], record.turns, strict=False):
+            original: list[Any] = [turn.seat, _context_ids(self.match, turn)]
+            new: list[Any] = [repeated.seat, _context_ids(record, repeated)]
+            if turn.source not in UNREAD and repeated.source not in UNREAD:  # unread turns need no messages
+                original, new = [*original, turn.messages], [*new, repeated.messages]
             if turn.index < self.turn:
-                own, new = [*own, turn.raw, turn.action], [*new, again.raw, again.action]
-            if own != new:
+                original, new = [*original, turn.raw, turn.action], [*new, repeated.raw, repeated.action]
+            if original != new:
                 return (
-                    f"turn {turn.index} differs from that of {self.match.id} after equal deal and replies: see its game"
+                    f"turn {turn.index} differs from that of {self.match.id} despite equal deal and replies: "
+                    "check that its game is deterministic"
                 )
         return ""
 

@@ -1,4 +1,4 @@
-"""Contenders: sources of players for the seats of matches, and one match between contenders."""
+"""Contenders, which create the players of matches, and the play of one match between contenders."""
 
 from __future__ import annotations
 
@@ -38,45 +38,45 @@ HUMAN = "human"
 
 
 class Contender(Protocol):
-    """Source of players: a policy, scripted policy, endpoint or person. `player` creates one for a seat of a match."""
+    """Factory of players for seats of matches, all of one policy, scripted policy, endpoint or person."""
 
     @property
     def name(self) -> str:
         """Name of the contender in plans and in the log."""
 
     def check(self, name: str, game: Game, seat: str) -> None:
-        """Raise ConfigError if the contender cannot play `seat` of `game`, whose name in the config is `name`."""
+        """Raise ConfigError if the contender cannot play `seat` of `game`. `name` is the game's name in the config."""
 
     def seating(self, game: str, seat: str) -> Seating:
-        """Return the match record's entry for a seat that the contender holds: role, policy name, version, kind."""
+        """Return a seat's entry in match records if the contender plays it: role, policy name, version, kind."""
 
     def player(self, seat: str, plan: MatchPlan, game: Game, seed: int) -> SeatedPlayer:
-        """Create the player of a seat in a match, whose random draws derive from `derive_seed(seed, plan, seat)`.
+        """Create the player of a seat in a match. `derive_seed(seed, plan, seat)` seeds its random draws.
 
-        In a branch it first repeats the seat's replies in the original match, up to the branch point.
+        In a branch, it first repeats the seat's replies in the original match, up to the branch point.
         """
 
-    def leave(self, player: SeatedPlayer) -> None:
+    def release(self, player: SeatedPlayer) -> None:
         """Release a player's resources, such as cached streams, after its match."""
 
 
 def derive_seed(seed: int, plan: MatchPlan, seat: str) -> tuple[int, ...]:
     """Return the integers that seed the random draws of one seat in one match.
 
-    They are `seed` (that of the run), the deal's seed, a constant, the index of the seat, the plan's draws, and each
-    branch turn + 1. A retry after a failure draws the same again: with other draws, retries would select matches that
-    end before the fault.
+    They are `seed` (the run's), the deal's seed, a constant, the index of the seat, the plan's draws, and each branch
+    turn + 1. A retry after a failure repeats the same draws: with new draws, retries would favour matches that end
+    before the fault.
     """
     branch_turns = [match.turn + 1 for match in plan.identity.lineage() if match.parent]
     return (seed, plan.seed, _ATTEMPT, list(plan.seats).index(seat), *plan.draws, *branch_turns)
 
 
 _ATTEMPT = 0
-"""Constant part of every seed, for the attempt: without it, seeds would give other matches than before."""
+"""Constant part of every seed, kept so that seeds still give the same matches as in earlier versions."""
 
 
 def fold_seed(integers: tuple[int, ...]) -> int:
-    """Return a 32-bit seed for a tuple of integers, by NumPy's SeedSequence."""
+    """Combine integers to a 32-bit seed, by NumPy's SeedSequence."""
     return int(np.random.SeedSequence(integers).generate_state(1)[0])
 
 
@@ -93,7 +93,7 @@ async def play_one(
     """Play one match between contenders, given by seat, and return its record, as `play_match` does.
 
     `seed` is the run's. Without `game`, a new game is made. `control` returns the match's controls, which may replace
-    acts and stop it. A branch that differs from its parent before the branch point is returned as failed.
+    acts and stop the match. A branch that differs from its parent before the branch point is returned as failed.
     """
     game = make_game(plan.game, plan.options) if game is None else game
     players = {seat: contenders[seat].player(seat, plan, game, seed) for seat in plan.seats}
@@ -102,7 +102,7 @@ async def play_one(
     finally:
         game.close()
         for seat, player in players.items():
-            contenders[seat].leave(player)
+            contenders[seat].release(player)
     if record.status == "finished" and plan.branch and (difference := plan.branch.find_difference(record)):
         return mark_failed(record, "game", plan.draws, difference)
     return record
@@ -114,7 +114,7 @@ class ScriptedContender:
 
     name: str
     role: str = "brain"
-    """Role name in the log. A scripted policy reads no role."""
+    """Role name in the log. Scripted policies do not read roles."""
 
     def check(self, name: str, game: Game, seat: str) -> None:
         """Raise ConfigError if the scripted policy is unknown or cannot play this seat of `game`."""
@@ -130,31 +130,31 @@ class ScriptedContender:
     def player(self, seat: str, plan: MatchPlan, game: Game, seed: int) -> SeatedPlayer:
         """Create the scripted policy as a player for one match.
 
-        In a branch it plays the repeated turns again, with the seed of the original match, so that its state at the
+        In a branch, it plays the repeated turns again with the seed of the original match, so that its state at the
         branch point is right. Its later random draws equal those of the original match (common random numbers).
         """
         if plan.branch:
             plan = replace(plan, identity=plan.identity.lineage()[0], branch=None)
         return ScriptedPlayer(make_scripted(self.name, fold_seed(derive_seed(seed, plan, seat)), game))
 
-    def leave(self, player: SeatedPlayer) -> None:
+    def release(self, player: SeatedPlayer) -> None:
         """Do nothing: the player holds no resources."""
 
 
 Cast = Callable[[str, str], tuple[Policy, Role]]
-"""Function from a game's name and a seat to policy and role. Raises ConfigError if there is none."""
+"""Function (game's name, seat) -> (policy, role). Raises ConfigError if the contender has none for this seat."""
 
 
 @dataclass(frozen=True)
 class ModelContender:
-    """Contender whose players sample replies from an engine. `cast` returns policy and role of each seat."""
+    """Contender whose players sample replies from an engine. `cast` assigns a policy and a role to each seat."""
 
     name: str
     engine: Engine
     cast: Cast
 
     def check(self, name: str, game: Game, seat: str) -> None:
-        """Raise ConfigError if `cast` has no policy or role for this seat, or its role cannot search this game."""
+        """Raise ConfigError if the seat has no policy or role, or its role searches and this game does not allow it."""
         _, role = self.cast(name, seat)
         if role.sampling.search and (why := find_search_obstacle(game)):
             raise ConfigError(f"role {role.role}: sampling.search: {why}")
@@ -188,21 +188,21 @@ class ModelContender:
             write=write,
             source=source,
             positions=self.max_positions(policy),
-            picture=picture_for(self.engine, game),
+            picture=get_image_reader(self.engine, game),
         )
 
     def max_positions(self, policy: Policy) -> int:
-        """Return the maximum tokens of a context including its reply: the lower limit of policy and engine."""
+        """Return the maximum tokens of a context with its reply: the lower of the policy's and the engine's limits."""
         return min(policy.positions, self.engine.max_context)
 
-    def leave(self, player: SeatedPlayer) -> None:
+    def release(self, player: SeatedPlayer) -> None:
         """Drop the player's cached streams from the engine."""
         for key in player.stream_keys:
             self.engine.forget(key)
 
 
-def picture_for(engine: Engine, game: Game) -> ImageReader | None:
-    """Return the function that gives models the game's images; None if there are none, or the engine shows none."""
+def get_image_reader(engine: Engine, game: Game) -> ImageReader | None:
+    """Return the game's function from an image's hash to its bytes; None if game or engine do not support images."""
     return game.picture if isinstance(game, Pictures) and engine.capabilities.has_vision else None
 
 
@@ -212,12 +212,12 @@ class EndpointContender:
 
     name: str
     endpoint: Endpoint
-    """Endpoint of all matches, which counts the tokens spent."""
+    """Endpoint that all matches share, which counts the tokens spent."""
     role: Callable[[str, str], Role]
-    """Function from the game's name and the seat to the role."""
+    """Function (game's name, seat) -> role."""
 
     def check(self, name: str, game: Game, seat: str) -> None:
-        """Raise ConfigError if the seat's role uses memory `summary`, `sampling.cautious` or `sampling.votes`."""
+        """Raise ConfigError if the role needs memory `summary`, `sampling.cautious`, or several samples per turn."""
         if (role := self.role(name, seat)).memory.kind == "summary":
             raise ConfigError(
                 f"{self.name} cannot play role {role.role}: memory summary needs token counts, which an endpoint "
@@ -248,7 +248,7 @@ class EndpointContender:
             parse_endpoint(self.name)[1], self.role(plan.game, seat), fold_seed(seat_seed), answers, picture
         )
 
-    def leave(self, player: SeatedPlayer) -> None:
+    def release(self, player: SeatedPlayer) -> None:
         """Do nothing: the player holds no resources."""
 
 
@@ -272,5 +272,5 @@ class HumanContender:
 
         return Human(self.console, game if isinstance(game, PlainWords) else None, game)
 
-    def leave(self, player: SeatedPlayer) -> None:
+    def release(self, player: SeatedPlayer) -> None:
         """Do nothing: the player holds no resources."""

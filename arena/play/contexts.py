@@ -10,7 +10,7 @@ from agents.players.simple import Random
 from agents.policy import Policy
 from agents.stream import ImageReader
 from arena.errors import ConfigError
-from arena.play.lineup import seatings
+from arena.play.lineup import make_seatings
 from arena.play.match import Limits, MatchPlan, SeatedPlayer, play_match
 from arena.play.tables import Table
 from games.abilities import Pictures
@@ -27,17 +27,17 @@ async def check_contexts(
     turns: int | None,
     shows_images: bool = True,
 ) -> list[str]:
-    """Play one trial match per table with replies of maximum length, and return a note for each context that fills.
+    """Play one trial match per table with replies of maximum length, and return a note for each context that fills up.
 
-    A table is a game with the roles of its seats. `find_policy` returns a named policy, without weights, or None for
-    other players. `max_context` is the engine's limit in tokens, `turns` the limit per match, and `shows_images`
-    whether it shows images to models with vision. Raises ConfigError if a model has no room for its first reply.
+    `find_policy` returns a policy without weights by its name, or None for other players. `max_context` is the engine's
+    limit in tokens, and `turns` the limit per match. With `shows_images` the engine shows images to models with vision.
+    Raises ConfigError if a model has no room for its first reply.
     """
     notes = []
     for table in tables:
         policies = {name: found for name in table.holders.values() if (found := find_policy(name))}
         trials = {
-            seat: _Trial(table, seat, policies[name], min(policies[name].positions, max_context))
+            seat: _TrialModel(table, seat, policies[name], min(policies[name].positions, max_context))
             for seat, name in table.holders.items()
             if name in policies and seat not in table.harnesses
         }
@@ -51,7 +51,7 @@ async def check_contexts(
             game=spec.name,
             options=dict(spec.options),
             seed=0,
-            seats=seatings(table, table.holders, policies),
+            seats=make_seatings(table, table.holders, policies),
         )
         await play_match(plan, game, players, Limits(turns, seconds=TRIAL_SECONDS), keep_turns=False)
         full = [trial for trial in trials.values() if trial.full]
@@ -61,7 +61,7 @@ async def check_contexts(
     return notes
 
 
-class _Trial:
+class _TrialModel:
     """Simulated model at a seat of a trial match: random acts and long talk, padded to a reply's maximum length."""
 
     def __init__(self, table: Table, seat: str, policy: Policy, context: int) -> None:
@@ -94,7 +94,7 @@ class _Trial:
         return Completion(ids, (0.0,) * len(ids), "stop", 0)
 
     def _encode_act(self, view: View, max_tokens: int) -> Sequence[int]:
-        """Encode a random act with long talk in at most `max_tokens` ids; long text if legal acts are not listed."""
+        """Encode a random legal act with long talk, or only talk if none are listed, in at most `max_tokens` ids."""
         frame, talk = self.policy.frame, " ".join(["so"] * (max_tokens // 4))
         act = self.random.act(view) or talk
         ids = frame.encode(self.role.write(f"{act} | {talk}"))

@@ -11,7 +11,7 @@ class Continue:
     """Decision to let the game read an act."""
 
     rewards: Mapping[str, float] = field(default_factory=dict)
-    """Named rewards of the act, which are no part of the payoff. A reward of the game by the same name has priority."""
+    """Rewards for the act, by name, besides the payoff. A name for which the game gives a reward itself is ignored."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
-"""Demonstrations to imitate: matches of scripted policies at the learner's tables, a run's best, patches, or rows.
+"""Demonstrations to imitate: matches of scripted policies, a run's best matches, patches, or rows of a data set.
 
-All are in the learner's tokens and under its roles: scripted acts are written in the role's reply format, and logged
-matches are played again from their deal, with each reply encoded from its text.
+All are in the learner's tokens and roles: scripted acts are written in the role's reply format, and logged matches are
+played again from their deal, with each reply encoded from its text.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,12 +33,12 @@ from arena.play.contenders import (
     ScriptedContender,
     derive_seed,
     fold_seed,
-    picture_for,
+    get_image_reader,
     play_one,
 )
 from arena.play.failures import count_failures
 from arena.play.lessons import RowDemonstrations
-from arena.play.lineup import Lineup, seatings
+from arena.play.lineup import Lineup, make_seatings
 from arena.play.match import Limits, MatchPlan, SeatedPlayer, play_match
 from arena.play.orchestrator import play_all
 from arena.play.plans import plan_demonstrations
@@ -66,7 +66,7 @@ class _Demonstrator(ModelContender):
         key, positions = f"{plan.id}/{seat}", self.max_positions(policy)
         return ChatPlayer(
             role=role, frame=policy.frame, policy=policy.name, key=key, seed=seat_seed, write=write,
-            source="demonstration", positions=positions, picture=picture_for(self.engine, game),
+            source="demonstration", positions=positions, picture=get_image_reader(self.engine, game),
         )  # fmt: skip
 
 
@@ -86,13 +86,13 @@ class _DemonstratorChooser:
         rng: np.random.Generator,
     ) -> None:
         self.lineup, self.learner, self.scripted, self.against, self.rng = lineup, learner, scripted, against, rng
-        self._able: dict[tuple[int, str, bool], list[str]] = {}
+        self._playable: dict[tuple[int, str, bool], list[str]] = {}
 
     def choose_contenders(self, plan: MatchPlan) -> dict[str, Contender]:
         """Return contenders by seat: demonstrators at imitated seats, drawn scripted policies at other free seats."""
         table, contenders = self.lineup.find_table(plan), dict[str, Contender]()
-        own = [seat for seat, seating in plan.seats.items() if seating.policy == self.learner]
-        imitated = [self._draw(own)] if self.against else list(plan.seats)
+        learner_seats = [seat for seat, seating in plan.seats.items() if seating.policy == self.learner]
+        imitated = [self._draw(learner_seats)] if self.against else list(plan.seats)
         for seat, seating in plan.seats.items():
             contender: Contender = self.lineup.contender(seating.policy, seat, table)
             if not isinstance(contender, ScriptedContender):
@@ -106,11 +106,11 @@ class _DemonstratorChooser:
 
     def _draw_script(self, table: Table, seat: str, imitated: bool) -> str:
         key = (id(table), seat, imitated)
-        if key not in self._able:
+        if key not in self._playable:
             game, names = table.make_game(), self.scripted if imitated else self.against
-            able = [name for name in names if can_play(name, game, seat)]
-            self._able[key] = able or list(names)  # if none can, making it raises the error that says why
-        return self._draw(self._able[key])
+            playable = [name for name in names if can_play(name, game, seat)]
+            self._playable[key] = playable or list(names)  # if none can play, `make_scripted` raises the reason
+        return self._draw(self._playable[key])
 
     def _draw(self, names: Sequence[str]) -> str:
         return names[int(self.rng.integers(len(names)))]
@@ -148,7 +148,7 @@ class Demonstrations:
         """
         self.spec, self.lineup = spec, lineup
         self._attempts, self._failures, self._note = attempts, failures, note
-        self._best = {learner: self._find_candidates(learner) for learner in learners}
+        self._candidates = {learner: self._find_candidates(learner) for learner in learners}
         self._rows = RowDemonstrations(spec, lineup.seed) if spec and spec.data else None
 
     async def samples(self, learner: str, clock: Clock, records: Sequence[MatchRecord] = ()) -> list[Sample]:
@@ -165,8 +165,8 @@ class Demonstrations:
             return self._rows.samples(self._encoder(learner, self._rows.rows), clock.iteration)
         if self.spec.scripted:
             return await self.play_scripted(learner, clock.iteration, self.spec.scripted, self.spec.matches)
-        best, rng = self._best[learner], generator(self.lineup.seed, clock.iteration, "shown", learner)
-        drawn = [best[i] for i in rng.permutation(len(best))[: self.spec.matches].tolist()]
+        candidates, rng = self._candidates[learner], generator(self.lineup.seed, clock.iteration, "shown", learner)
+        drawn = [candidates[i] for i in rng.permutation(len(candidates))[: self.spec.matches].tolist()]
         return self._to_samples(await self._replay_all(drawn))
 
     def _encoder(self, learner: str, rows: DataSet) -> RowEncoder:
@@ -182,9 +182,10 @@ class Demonstrations:
         against: Sequence[str] = (),
         on_end: Callable[[], None] = lambda: None,
     ) -> list[Sample]:
-        """Play `matches` demonstrations by scripted policies, and return the learner's part in them as samples.
+        """Play `matches` demonstrations by scripted policies, and return the learner's turns in them as samples.
 
-        Without `against`, policies drawn from `scripted` play each other, else one of them plays those of `against`.
+        Without `against`, policies drawn from `scripted` play each other. Else one of them, at a seat of the learner,
+        plays against policies drawn from `against`.
         `k` is the iteration, 0 for the warm start. `on_end` is called after every match that finished or was given up.
         """
         tables, policies = self.lineup.tables, self.lineup.policies
@@ -207,7 +208,7 @@ class Demonstrations:
         chosen, failed = dict[MatchId, dict[str, Contender]](), list[MatchRecord]()
 
         async def play(plan: MatchPlan) -> MatchRecord:
-            if plan.identity.first_attempt not in chosen:  # a replay has the same players
+            if plan.identity.first_attempt not in chosen:  # a retry has the same players
                 chosen[plan.identity.first_attempt] = chooser.choose_contenders(plan)
             return await play_one(plan, chosen[plan.identity.first_attempt], self.lineup.seed, self.lineup.limits)
 
@@ -246,7 +247,7 @@ class Demonstrations:
         game = table.make_game()
         players[logged.seat] = ChatPlayer(
             role=role, frame=policy.frame, policy=policy.name, key=key, seed=(), write=make_replay_writer(replies),
-            source="demonstration", positions=positions, picture=picture_for(self.lineup.engine, game),
+            source="demonstration", positions=positions, picture=get_image_reader(self.lineup.engine, game),
         )  # fmt: skip
         return await play_match(logged.plan, game, players, Limits())
 
@@ -271,7 +272,7 @@ class Demonstrations:
         """
         candidates = []
         for table, seat, row in _find_best_matches(self.spec, self.lineup.tables, learner):
-            seats = seatings(table, table.holders, self.lineup.policies)
+            seats = make_seatings(table, table.holders, self.lineup.policies)
             game = table.game
             plan = MatchPlan(
                 identity=MatchId.parse(row["id"]), game=game.name, options=dict(game.options), seed=row["seed"],
@@ -318,7 +319,7 @@ def _find_best_matches(
             best += [(table, seat, row) for row in ranked[: ceil(spec.best * len(same))]]
     if not best:
         games = " or ".join(sorted({f"{t.game.name} {t.game.options or ''}".strip() for t in tables}))
-        raise ConfigError(f"learn.demonstrations.run: {spec.run} has no finished match of {games} to show '{learner}'")
+        raise ConfigError(f"learn.demonstrations.run: {spec.run} has no finished match of {games} for '{learner}'")
     return best
 
 

@@ -1,4 +1,4 @@
-"""Failures of matches: kind of cause, place in the code, and replay of the game up to the failure."""
+"""Failures of matches: their kind, the code at fault, and replay of the game up to the failure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from arena.records import Failure, Kind, MatchRecord
 from games.contracts import Deal, Game
 
 MAX_CHARACTERS = 8000
-"""Maximum recorded characters of a traceback and of an act."""
+"""Maximum characters recorded of a traceback and of an act."""
 MAX_CAUSE = 120
 """Maximum characters of a failure's cause in the metrics."""
 
@@ -48,15 +48,15 @@ _ADAPTERS, _ENGINES = f"{_ROOT / 'games' / 'adapters'}/", f"{_ROOT / 'agents' / 
 _LIBRARIES = tuple(f"{sysconfig.get_path(name)}/" for name in ("stdlib", "purelib", "platlib"))
 _OUTSIDE_ERRORS = (EndpointError, EngineError, HumanLeft, WorkerLost)
 _FILE_ERRORS = (RoleError, PatternError, ChatError, ScriptedPolicyError, WeightsError)
-"""Errors in a role's or a model's own files, reported in one line."""
+"""Errors in files of the user, such as a role or a model, which are no bugs of Arena."""
 
 
 class LimitReached(Exception):
-    """Raised if a match exceeds a limit, such as turns, tokens, seconds or the length of a context."""
+    """Raised if a match exceeds a limit, such as its turns, tokens, seconds or context length."""
 
 
 class OutcomeError(ValueError):
-    """Raised if a game returns a payoff, reward or report that no log can hold. `methods` are the methods at fault."""
+    """Raised if a game returns a payoff, reward or report that cannot be logged. `methods` are the methods at fault."""
 
     def __init__(self, text: str, methods: Sequence[str]) -> None:
         super().__init__(text)
@@ -94,8 +94,8 @@ def describe_error(error: Exception) -> str:
         return f"{type(error).__name__}: (no text: it raises another exception)"
 
 
-def person_failure(report: Mapping[str, float | bool | str], draws: Sequence[int]) -> tuple[str, Failure]:
-    """Return reason and failure of a match whose simulated person contradicted its record, from the match's report."""
+def describe_person_failure(report: Mapping[str, float | bool | str], draws: Sequence[int]) -> tuple[str, Failure]:
+    """Return reason and failure of a match whose simulated person departed from its record, from the match's report."""
     counts = [f"{name}: {count}" for name, count in report.items() if name.startswith("person_")]
     return PERSON_FAULT, Failure(kind="person", draws=tuple(draws), trace="\n".join(counts))
 
@@ -109,7 +109,7 @@ def mark_failed(record: MatchRecord, kind: Kind, draws: Sequence[int], reason: s
 
 
 def log_failure(record: MatchRecord) -> None:
-    """Log a failed match as a warning or a cut-off one as information, with its traceback if ARENA_DEBUG is set."""
+    """Log a failed match as a warning, and a truncated one as information. Its traceback is logged at level DEBUG."""
     if record.failure:
         where = f", at {record.failure.where}" if record.failure.where else ""
         _LOG.warning("match %s failed (%s): %s%s", record.id, record.failure.kind, record.reason, where)
@@ -119,13 +119,13 @@ def log_failure(record: MatchRecord) -> None:
 
 
 def raise_bug(record: MatchRecord) -> None:
-    """Raise BugError if the match failed by a bug of Arena, because retries would fail again."""
+    """Raise BugError if a bug of Arena made the match fail, because a retry would fail again."""
     if record.failure and record.failure.kind == "bug":
         raise BugError(f"a bug of Arena ended match {record.id}: {describe_reason(record)}", record)
 
 
 def is_engine_death(record: MatchRecord) -> bool:
-    """Return True if a match failed because an engine's process died, which is no fault of the match."""
+    """Return True if a match failed because an engine's process died, which the match did not cause."""
     return record.failure is not None and record.failure.error == EngineDied.__name__
 
 
@@ -135,18 +135,18 @@ def is_final(record: MatchRecord) -> bool:
 
 
 def may_depend_on_play(record: MatchRecord) -> bool:
-    """Return True if a match failed with kind `game` or `limit`, which may depend on the players' acts."""
+    """Return True for a failure of kind `game` or `limit`, which other acts might avoid."""
     return record.failure is not None and record.failure.kind in ("game", "limit")
 
 
-def is_repeated(failed: MatchRecord, again: MatchRecord) -> bool:
-    """Return True if a retry repeats the failed attempt's turns and pending act, or if its turns were not recorded."""
-    if not again.turns:
+def is_repeated(failed: MatchRecord, retry: MatchRecord) -> bool:
+    """Return True if a retry repeats the failed attempt's turns and act in progress, or if it recorded no turns."""
+    if not retry.turns:
         return True  # the record has no turns to compare
     turns = [(turn.seat, turn.raw) for turn in failed.turns]
-    same = turns == [(turn.seat, turn.raw) for turn in again.turns[: len(turns)]]
+    same = turns == [(turn.seat, turn.raw) for turn in retry.turns[: len(turns)]]
     act = failed.failure.act if failed.failure else None
-    return same and (act is None or act in [turn.action for turn in again.turns[len(turns) : len(turns) + 1]])
+    return same and (act is None or act in [turn.action for turn in retry.turns[len(turns) : len(turns) + 1]])
 
 
 def describe_cause(record: MatchRecord) -> str:
@@ -158,7 +158,7 @@ def describe_cause(record: MatchRecord) -> str:
 
 
 def count_failures(attempts: Sequence[MatchRecord]) -> dict[str, int | str]:
-    """Return metrics of failed attempts: `failed` (attempts), `given_up` (matches), `failure` (commonest cause)."""
+    """Return metrics of failed attempts: `failed` (attempts), `given_up` (matches), `failure` (most common cause)."""
     counts: dict[str, int | str] = {
         "failed": len(attempts),
         "given_up": sum(bool(each.failure and each.failure.given_up) for each in attempts),
@@ -173,7 +173,7 @@ def describe_reason(record: MatchRecord) -> str:
 
 
 def replay_failed(game: str, options: dict[str, Any], seed: int, acts: Sequence[str]) -> Game:
-    """Replay a deal and the acts of its failed match, and return the game in the state before the failure.
+    """Replay a failed match's deal and acts, and return the game in the state before the failure.
 
     The game's exception is raised again. Observations before each act, and payoffs and report at the end, are computed
     too, because these may have failed.
@@ -207,26 +207,26 @@ def _classify(error: Exception, frames: list[CodePosition], game: type) -> tuple
         return "endpoint", None
     if isinstance(error, HarnessError):
         return "game", None
-    ours = [position for position in frames if _is_ours(position[0])]
-    theirs = [position for position in frames if _is_theirs(position[0])]
-    if theirs:
-        return "game", theirs[-1]
-    position = ours[-1] if ours else None
+    in_arena = [position for position in frames if _is_arena_code(position[0])]
+    in_user_code = [position for position in frames if _is_user_code(position[0])]
+    if in_user_code:
+        return "game", in_user_code[-1]
+    position = in_arena[-1] if in_arena else None
     is_in_engine = position is not None and position[0].f_code.co_filename.startswith(_ENGINES)
     is_in_adapter = position is not None and position[0].f_code.co_filename.startswith(_ADAPTERS)
     is_foreign = is_in_adapter or (not is_in_engine and not _is_our_game(game))
     return ("game" if is_foreign or isinstance(error, _FILE_ERRORS) else "bug"), position
 
 
-def _is_ours(frame: FrameType) -> bool:
+def _is_arena_code(frame: FrameType) -> bool:
     return frame.f_code.co_filename.startswith(_PACKAGES)
 
 
-def _is_theirs(frame: FrameType) -> bool:
+def _is_user_code(frame: FrameType) -> bool:
     """Return True if the frame runs a user's file, neither Arena's nor an installed package's."""
     file = frame.f_code.co_filename
     is_library = file.startswith(("<", *_LIBRARIES)) or "/site-packages/" in file or "/dist-packages/" in file
-    return not _is_ours(frame) and not is_library
+    return not _is_arena_code(frame) and not is_library
 
 
 def _is_our_game(game: type) -> bool:
@@ -248,7 +248,7 @@ def _find_definition(game: type, methods: Sequence[str]) -> str:
 
 
 def _format_position(position: CodePosition | None) -> str:
-    """Return a frame's file and line, such as `games/base.py, line 120`, absolute outside Arena; "" for None."""
+    """Return a position as text, such as `games/base.py, line 120`; "" for None. Paths outside Arena are absolute."""
     if position is None:
         return ""
     file = position[0].f_code.co_filename

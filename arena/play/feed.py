@@ -1,7 +1,7 @@
-"""Writing of a run's turn feed: the turns of matches in progress, for live viewers (`arena.store.feed`).
+"""Writer of a run's turn feed: the turns of matches in progress, for live viewers (`arena.store.feed`).
 
-Writing takes at most one hundredth of the run's time: if turns come faster, some new matches are not followed. The run
-does not depend on the feed. An error ends the feed, not the run.
+Writing takes at most one hundredth of the run's time: if turns come faster, some new matches are left out. The run
+does not depend on the feed, and an error ends only the feed.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _LOG = logging.getLogger(__name__)
 
 
 class Feed:
-    """Writer of a run's feed of turns for live viewers. It follows a match from its first turn on, if there is room."""
+    """Writer of a run's turn feed. It follows a match from its first turn or, if the feed is busy then, not at all."""
 
     def __init__(self, run: Path) -> None:
         self._followed: dict[str, int] = {}
-        """Iteration by id of each followed match."""
+        """Iteration of each match in the feed, by match id."""
         self._waiting: list[tuple[str, MatchPlan | Turn]] = []
         self._ended: list[str] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -49,7 +49,7 @@ class Feed:
             self._writer = FeedWriter(run)
 
     def add_turn(self, plan: MatchPlan, turn: Turn) -> None:
-        """Queue a turn, to be written shortly after with its immediate rewards, if its match is followed."""
+        """Queue a turn, with its rewards so far, to be written shortly after, if its match is in the feed."""
         if turn.index == 0 and self._has_room():
             self._followed[plan.id] = plan.iteration
             self._waiting.append((plan.id, plan))
@@ -65,7 +65,7 @@ class Feed:
 
     def end_iteration(self, iteration: int) -> None:
         """Remove all matches of this and earlier iterations from the feed, because they have ended."""
-        for id in [id for id, own in self._followed.items() if own <= iteration]:
+        for id in [id for id, its_iteration in self._followed.items() if its_iteration <= iteration]:
             self.end_match(id)
 
     def close(self) -> None:
@@ -89,20 +89,20 @@ class Feed:
 
     def _write(self) -> None:
         start = perf_counter()
-        waiting, over = self._waiting, {*self._ended}
+        waiting, ended = self._waiting, {*self._ended}
         self._timer, self._waiting, self._ended = None, [], []
         lines = list[tuple[str, str]]()
         for id, item in waiting:
-            if id in over:  # the log has it
+            if id in ended:  # its turns are in the log
                 continue
             if line := _encode_line(id, item):
                 lines.append((id, line))
             else:
-                over.add(id)
+                ended.add(id)
                 self._followed.pop(id, None)
         try:
             if self._writer:
-                self._writer.write(lines, over)
+                self._writer.write(lines, ended)
         except OSError as error:
             _LOG.warning("the turn feed ends: %s", error)
             self.close()
@@ -110,7 +110,7 @@ class Feed:
 
 
 def _encode_line(id: str, item: MatchPlan | Turn) -> str:
-    """Return a match's head or turn as one line of ASCII JSON, texts shortened if long; "" if it is still too long."""
+    """Return a match's head or turn as a line of ASCII JSON, with long texts shortened; "" if it is still too long."""
     try:
         row = {"match": id} | ({"turn": turn_to_row(item)} if isinstance(item, Turn) else {"head": _match_head(item)})
         try:
@@ -140,7 +140,7 @@ def _shorten(value: Any) -> Any:
 
 
 def _match_head(plan: MatchPlan) -> dict[str, Any]:
-    """Return the facts known at a match's start, as JSON: identity, game, seed, options, seats and the present time."""
+    """Return what is known at a match's start, as JSON: identity, game, seed, options, seats and the current time."""
     row = {
         name: value for name, value in identity_to_row(plan.identity).items() if name not in ("id", "deal", "attempt")
     }

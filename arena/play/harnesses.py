@@ -44,9 +44,9 @@ class HarnessContender:
         return Seating.of(self.role.role, self.name, self.policy)
 
     def player(self, seat: str, plan: MatchPlan, game: Game, seed: int) -> SeatedPlayer:
-        """Create the player of a match; its program starts with its first act.
+        """Create the player of a match. Its program starts at the seat's first turn.
 
-        In a branch the policy first repeats its replies in the original match, whatever the program asks.
+        In a branch the policy first repeats its replies of the parent match, whatever the program asks.
         """
         write, seat_seed = make_model_writer(self.engine), derive_seed(seed, plan, seat)
         if plan.branch:
@@ -64,7 +64,7 @@ class HarnessContender:
         )  # fmt: skip
         return HarnessPlayer(session, self._program(self.server.admit(session)), fold_seed(seat_seed))
 
-    def leave(self, player: SeatedPlayer) -> None:
+    def release(self, player: SeatedPlayer) -> None:
         """Kill the program, refuse its further requests, and drop its streams from the engine."""
         assert isinstance(player, HarnessPlayer)
         self.server.dismiss(player)

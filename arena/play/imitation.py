@@ -36,14 +36,14 @@ class Imitation:
         *,
         run: Path,
         seed: int,
-        settings: str,
+        settings_hash: str,
     ) -> None:
         """Store the arguments. `specs` are the imitation settings by policy name.
 
-        `settings` is the hash of the run's settings, which identifies its checkpoints.
+        `settings_hash` is the hash of the run's settings, which identifies its checkpoints.
         """
         self.specs, self.demonstrations, self.policies, self.watcher = specs, demonstrations, policies, watcher
-        self._run, self._seed, self._settings = run, seed, settings
+        self._run, self._seed, self._settings_hash = run, seed, settings_hash
 
     async def run(self, progress: ImitationProgress | None) -> None:
         """Train each policy on matches of its scripted players.
@@ -77,10 +77,10 @@ class Imitation:
                 raise self._foreign_error(progress)
             self.watcher.note(f"policy '{name}' resumes its imitation after step {done} of {total}")
         on_step = self._count_progress(total, done)
-        for part in plan.parts(max(1, total // CHECKPOINT_PLACES), done):
+        for part in plan.split(max(1, total // CHECKPOINT_PLACES), done):
             skipped += int((await self.policies.trainers[name].update(part, on_step))["skipped"])
             done += len(part.steps)
-            if part.goes_on and perf_counter() - saved_at >= CHECKPOINT_SECONDS:
+            if part.is_continued and perf_counter() - saved_at >= CHECKPOINT_SECONDS:
                 await self._checkpoint(name, done, total)
                 saved_at = perf_counter()
         if skipped:
@@ -94,7 +94,7 @@ class Imitation:
 
     async def _checkpoint(self, name: str, done: int, total: int) -> None:
         policies = await self.policies.snapshot()
-        metadata = {"experiment": self._settings, "policy": name, "steps": done, "total": total}
+        metadata = {"experiment": self._settings_hash, "policy": name, "steps": done, "total": total}
         metadata |= {"policies": {each: one.state for each, one in policies.items()}}
 
         def fill(folder: Path) -> None:

@@ -1,8 +1,9 @@
 """Joining: a contender takes over a seat in a match that has begun, as if it had played from the deal on.
 
 The contender gets the seat's history: a model in its own chat frame, with the logged ids if they are its own, an
-endpoint as text, a person as one message. A scripted policy acts at every past turn and is overruled. If it depends on
-the game's state, it is right from the fork on; if it remembers its own acts, it remembers those it would have chosen.
+endpoint as text, a person as one message. A scripted policy is asked at every past turn, but the logged acts are
+played. If it depends on the game's state only, it plays correctly from the fork on. If it remembers its own acts, it
+remembers those that it would have chosen.
 """
 
 from __future__ import annotations
@@ -64,13 +65,13 @@ def find_difference(fork: ForkPoint, game: Game) -> str:
     Compares the seats to move and their messages. `game` is reset, and left at the fork point.
     """
     record = fork.match
-    then, now = record.rules, game.rules_version
-    rules = f" (rules {then} then, {now} now)" if then not in (0, now) else ""
+    logged, current = record.rules, game.rules_version
+    rules = f" (rules {logged} then, {current} now)" if logged not in (0, current) else ""
     game.reset(seed=record.seed)
     for turn in record.turns[: fork.turn + 1]:
         if turn.source in UNREAD:
             continue
-        _skip_dead(game)
+        _skip_ended_seats(game)
         if not game.agents:
             return f"the game now ends before turn {turn.index + 1}{rules}"
         seat = game.agent_selection
@@ -87,7 +88,7 @@ def _message_texts(messages: Sequence[Message]) -> list[tuple[str, str]]:
     return [(message.sender, message.text) for message in messages]
 
 
-def _skip_dead(game: Game) -> None:
+def _skip_ended_seats(game: Game) -> None:
     while game.agents and (game.terminations[game.agent_selection] or game.truncations[game.agent_selection]):
         game.step(None)
 
@@ -112,8 +113,8 @@ class JoiningContender:
         roles -= {player.role.role} if isinstance(player, ChatPlayer) else set()
         if roles and (summarises or any(turn.source == "summary" for turn in past)):
             raise ConfigError(
-                f"{self.name} cannot take over {seat} of {self.fork.match.id}: its history has a summary by "
-                f"role {min(roles)}, which has to continue"
+                f"{self.name} cannot take over {seat} of {self.fork.match.id}: with summaries, only the seat's "
+                f"own role {min(roles)} can continue"
             )
         if isinstance(player, ChatPlayer):
             replies = {turn.index: _encode_reply(self.fork.match, turn, player.role, player.frame) for turn in past}
@@ -122,10 +123,10 @@ class JoiningContender:
             player.recorded = {turn.index: Answer(_reply_text(turn, player.role), "stop", turn.tokens) for turn in past}
         return _JoiningPlayer(player, {turn.index: turn for turn in past})
 
-    def leave(self, player: SeatedPlayer) -> None:
+    def release(self, player: SeatedPlayer) -> None:
         """Release the resources of the contender's player."""
         assert isinstance(player, _JoiningPlayer)
-        self.contender.leave(player.player)
+        self.contender.release(player.player)
 
     @property
     def name(self) -> str:
@@ -192,7 +193,7 @@ def _encode_reply(match: MatchRecord, turn: Turn, role: Role, frame: ChatFrame) 
     """Return a past reply in this frame's tokens: the sampled ids if role and text agree, else its text encoded."""
     stream, begin, end = find_reply(match.streams.get(turn.seat, ()), turn.index)
     ids, finish = tuple(stream.ids[begin:end]), "length" if turn.finish == "length" else "stop"
-    if turn.role == role.role and ids and frame.knows(ids) and frame.decode(ids) == turn.raw:
+    if turn.role == role.role and ids and frame.has_ids(ids) and frame.decode(ids) == turn.raw:
         return Completion(ids, tuple(stream.logprobs[begin:end]), finish, turn.version)  # type: ignore[arg-type]
     return script_completion(frame, _reply_text(turn, role))
 

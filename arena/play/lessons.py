@@ -31,7 +31,7 @@ EXPORTED_ROWS = "data/rows.jsonl"
 
 
 class DataSource:
-    """Source of a run that learns from a data set. It has no matches; `samples` are what each policy learns from."""
+    """Source of a run that learns from a data set. It has no matches; policies learn from its `samples`."""
 
     def __init__(
         self, run: RunFolder, spec: SourceSpec, policies: Policies, watcher: Watcher, *, seed: int, iterations: int
@@ -54,9 +54,9 @@ class DataSource:
         self.rows.close()
 
     async def samples(self, name: str, k: int) -> tuple[list[Sample], dict[str, float]]:
-        """Return a policy's samples for iteration `k`, and metrics: the number of `rows`, and of those `too_long`.
+        """Return a policy's samples for iteration `k`, and metrics: the number of `rows` and how many are `too_long`.
 
-        The first rows that are too long are announced by a note.
+        Shows a note when rows are too long for the first time.
         """
         numbers = self._order.batch(k, self.spec.batch)
         encoder = self._encoder(name)
@@ -102,11 +102,12 @@ class DataSource:
 
 
 def score_preferences(ratios: np.ndarray, signs: np.ndarray, beta: float, is_paired: bool) -> dict[str, float]:
-    """Return the accuracy on held-out preferences, from log-ratios to the reference of completions.
+    """Return the accuracy, and for pairs the loss, on held-out preferences.
 
-    `signs` are 1 for the better completions and -1 for the others. In pairs, which follow each other, the accuracy is
-    the share whose better completion has the higher log-ratio, and the loss is that of `dpo`. Of labelled completions
-    it is that share of all (desirable, undesirable) couples; NaN without any. Equal log-ratios count half.
+    `ratios` are the completions' log-ratios of the policy to its reference. `signs` are 1 for the better completions
+    and -1 for the others. The accuracy of pairs, which follow each other, is the share whose better completion has the
+    higher ratio; their loss is that of `dpo`. The accuracy of labelled completions is that share of all (desirable,
+    undesirable) couples; NaN without any. Equal ratios count half.
     """
     better, worse = ratios[signs > 0], ratios[signs < 0]
     gaps = better - worse if is_paired else (better[:, None] - worse[None, :]).ravel()
@@ -117,7 +118,7 @@ def score_preferences(ratios: np.ndarray, signs: np.ndarray, beta: float, is_pai
 
 
 class RowDemonstrations:
-    """Rows of a data set to imitate beside play (`learn.demonstrations.data`)."""
+    """Rows of a data set that policies imitate in every update, in addition to play (`learn.demonstrations.data`)."""
 
     def __init__(self, spec: DemonstrationsSpec, seed: int) -> None:
         """Open the data set. Raises ConfigError if its hash is not the recorded one, or if it cannot be read."""

@@ -34,7 +34,7 @@ class InstructedRole(Role):
 
 
 def add_instruction(role: Role, instruction: str) -> Role:
-    """Return the role with this instruction; the role itself if it is empty."""
+    """Return the role with this instruction, or the role unchanged if `instruction` is ""."""
     return InstructedRole.model_construct(**dict(role), instruction=instruction) if instruction else role
 
 
@@ -91,17 +91,17 @@ class Lineup:
             await self.harnesses.close()
 
     def find_table(self, plan: MatchPlan) -> Table:
-        """Return the run's game with roles that the plan is for. Raises ConfigError if the run has none like it."""
+        """Return the run's table (game with roles) that the plan is for. Raises ConfigError if there is none."""
         for table in self.tables:
             if table.matches(plan):
                 return table
         raise ConfigError(
-            f"match {plan.id} is of {plan.game} with {plan.options}, and no table is: set the game and its options "
-            "back (rollout parts name an option that they change in `capped`)"
+            f"match {plan.id} is of {plan.game} with {plan.options}, which no table has: restore the game and its "
+            "options (a rollout part that changes an option has to name it in the plan's `capped`)"
         )
 
 
-def seatings(table: Table, holders: Mapping[str, str], policies: Mapping[str, Policy]) -> dict[str, Seating]:
+def make_seatings(table: Table, holders: Mapping[str, str], policies: Mapping[str, Policy]) -> dict[str, Seating]:
     """Return the seating of each seat in the game's order. `holders` names the policy or other player of every seat."""
     return {
         seat: Seating.of(role.role, holders[seat], policies.get(holders[seat])) for seat, role in table.roles.items()

@@ -1,7 +1,7 @@
 """Source of matches from another run's log, for learning without play.
 
-Tokens and behaviour log-probabilities are the other run's. So the gate between sampler and trainer skips them, and a
-loss's `correction` weights them by the distance of the present policy from that run's.
+Tokens and behaviour log-probabilities are the other run's. The gate between sampler and trainer therefore skips them,
+and a loss's `correction` weights them by the ratio of the current policy to that run's.
 """
 
 from collections import defaultdict
@@ -28,9 +28,9 @@ from games.contracts import MatchId
 
 @dataclass(frozen=True)
 class LogSource:
-    """Source that reads finished matches from another run's log, iteration by iteration or in random order.
+    """Source of matches that reads finished ones from another run's log, by iteration or in random order.
 
-    It starts over at the end.
+    It starts again after the log's last iteration.
     """
 
     run: RunFolder
@@ -44,28 +44,28 @@ class LogSource:
     """The run's seed, for random order."""
 
     async def matches(self, k: int) -> PlayedMatches:
-        """Return the logged matches for iteration `k`, assigned to this run's policies, and write them to its log.
+        """Assign the logged matches for iteration `k` to this run's policies, write them to its log, and return them.
 
-        Matches of incomplete deals and of games without a table are left out. Raises ConfigError if a context is longer
-        than the learner's.
+        Leaves out matches of incomplete deals and of games that this run does not play. Raises ConfigError if a context
+        is longer than the learner's maximum.
         """
         self.watcher.phase(k, f"reading {self.spec.log}")
-        theirs, iteration = self._log, (k - 1) % self._iterations + 1
-        found = self._draw(k) if self.spec.shuffle else self._select_usable(theirs.read(iteration))
-        read = [MatchRecord.from_json(row, theirs.blobs.get) for row in found]
+        log, iteration = self._log, (k - 1) % self._iterations + 1
+        found = self._draw(k) if self.spec.shuffle else self._select_usable(log.read(iteration))
+        read = [MatchRecord.from_json(row, log.blobs.get) for row in found]
         records = [self._adopt(k, number, record) for number, record in enumerate(read)]
         records = [
             replace(
                 r,
-                pictures=collect_pictures(r.streams) | {i.hash: theirs.blobs.get(i.hash) for i in list_images(r.turns)},
+                pictures=collect_pictures(r.streams) | {i.hash: log.blobs.get(i.hash) for i in list_images(r.turns)},
             )
             for r in records
         ]
-        log = MatchBatch(self.run.log)
+        batch = MatchBatch(self.run.log)
         for record in records:
-            log.add(record)
+            batch.add(record)
             self.watcher.match(record)
-        log.flush()
+        batch.flush()
         return PlayedMatches(records, [])
 
     async def close(self) -> None:
@@ -88,7 +88,7 @@ class LogSource:
 
     @cached_property
     def _deals(self) -> list[tuple[int, list[str]]]:
-        """Iteration and match ids of each deal of the log. Raises ConfigError if iterations outnumber them."""
+        """Iteration and match ids of each deal of the log. Raises ConfigError for fewer deals than iterations."""
         deals = defaultdict[tuple[Any, ...], list[str]](list)
         for iteration in range(1, self._iterations + 1):
             for row in self._select_usable(self._log.table(iteration, ["id", "game", "seed", "status"]).to_pylist()):
@@ -101,7 +101,7 @@ class LogSource:
         return [(iteration, ids) for (iteration, *_), ids in deals.items()]
 
     def _draw(self, k: int) -> list[dict[str, Any]]:
-        """Return the rows of iteration `k`'s part of the log's deals, in the random order of its pass over them."""
+        """Return the rows of iteration `k`'s deals, drawn at random without replacement in each pass over the log."""
         epoch, place = divmod(k - 1, self._iterations)
         order = generator(self.seed, epoch, "log").permutation(len(self._deals))
         drawn = defaultdict[int, set[str]](set)
@@ -123,24 +123,25 @@ class LogSource:
 
     def _adopt_seating(self, game: str, seat: str, seating: Seating) -> Seating:
         """Return the seating with this run's trained policy if a model played; else as not trained. Versions stay."""
-        own = next((t.seats[seat].policy for t in self.tables if t.game.name == game and seat in t.seats), "")
-        if seating.kind != "model" or own not in self.learners:
+        policy = next((t.seats[seat].policy for t in self.tables if t.game.name == game and seat in t.seats), "")
+        if seating.kind != "model" or policy not in self.learners:
             return replace(seating, trained=False)
-        return replace(seating, policy=own, trained=True)
+        return replace(seating, policy=policy, trained=True)
 
 
 MIN_EFFECTIVE_SHARE = 0.05
-"""Effective share of a log's tokens below which the run notes that an update rests on few of them."""
+"""Effective share of a log's tokens below which `find_sparse_updates` reports an update."""
 
 
 def find_sparse_updates(updates: Mapping[str, Mapping[str, float]]) -> dict[str, str]:
-    """Return a note for each policy whose update rests on few tokens of the log, given the updates' metrics by policy.
+    """Return a note for each policy whose update rests on few of the log's tokens. `updates` has metrics by policy.
 
-    Then the log's policy hardly ever did what is learned: its advantages, or importance ratios, are concentrated.
+    This happens if the log's policy rarely took the acts that are learned: then few tokens have most of the weight
+    (advantages or importance ratios).
     """
     return {
         name: f"policy '{name}': {100 * share:.1g} % of the log's tokens carry its update (effective sample size), "
-        "because the log's policy hardly ever did what is learned"
+        "because the log's policy rarely took the acts that are learned"
         for name, metrics in updates.items()
         if (share := metrics.get("effective", 1.0)) < MIN_EFFECTIVE_SHARE
     }

@@ -14,8 +14,8 @@ from arena.errors import ConfigError
 from arena.plain import clean_text
 from arena.play.branches import Branch
 from arena.play.control import CONTINUE, Continue, Decision, MatchControl, Stop
-from arena.play.failures import LimitReached, describe_error, describe_failure, log_failure, person_failure
-from arena.play.steps import RunStep, limit_time, runner_for
+from arena.play.failures import LimitReached, describe_error, describe_failure, describe_person_failure, log_failure
+from arena.play.steps import RunStep, get_run_step, limit_time
 from arena.play.texts import clean_act, view_of
 from arena.play.turns import TurnRecorder, require_loggable
 from arena.records import MatchRecord, MatchSource, Seating, Turn, collect_pictures, list_images
@@ -27,7 +27,7 @@ from games.pictures import check_picture
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of turns, tokens and seconds beyond which a match fails. None: no limit, but at most MAX_TURNS turns."""
+    """Limits beyond which a match fails. None is no limit, except that a match has at most MAX_TURNS turns."""
 
     turns: int | None = None
     tokens: int | None = None
@@ -88,7 +88,7 @@ class MatchPlan:
 Control = Callable[[MatchPlan, Game], Sequence[MatchControl]]
 """Function that returns the controls of a match; the game is not yet reset."""
 OnTurn = Callable[[MatchPlan, Turn], None]
-"""Callback for each new turn, with its rewards so far. In the match's record it may have more."""
+"""Callback for each new turn with its rewards so far. The turn may get further rewards later."""
 
 
 @dataclass(kw_only=True)
@@ -135,7 +135,7 @@ async def play_match(
             progress.pictures = _read_pictures(game, recorder.turns)
         progress.payoffs, progress.report = _read_outcome(game)
         if progress.report.get("ended") == PERSON:
-            reason, failure = person_failure(progress.report, plan.draws)
+            reason, failure = describe_person_failure(progress.report, plan.draws)
             progress.payoffs, progress.report = {}, {}
     except Exception as error:  # noqa: BLE001 a fault of one game or player must not end other matches
         reason = str(error) if isinstance(error, LimitReached) else describe_error(error)
@@ -161,7 +161,7 @@ async def play_match(
 
 
 def _read_pictures(game: Pictures, turns: Sequence[Turn]) -> dict[str, bytes]:
-    """Return the bytes of the images in turns by hash, checked against what the game said of them."""
+    """Return the bytes of the images in turns by hash, checked against the game's descriptions of them."""
     pictures = {}
     for image in list_images(turns):
         pictures[image.hash] = verify_blob(image.hash, game.picture(image.hash))
@@ -209,7 +209,7 @@ class _Playthrough:
         Raises the exceptions of game, players and limits.
         """
         game = self.game
-        self.run_step = runner_for(game)
+        self.run_step = get_run_step(game)
         deal = partial(game.reset, seed=self.plan.seed)
         await self.run_step(deal, "the deal", self.limits.turn_seconds) if self.run_step else deal()
         while game.agents:
@@ -277,7 +277,7 @@ class _Playthrough:
         return Continue(rewards) if rewards else CONTINUE
 
     def _ask(self, player: SeatedPlayer, view: View) -> Awaitable[Act]:
-        """Ask the player for its act within the time limit. Players that never wait get no timer, which costs time."""
+        """Ask the player for its act within the time limit. Players that never wait need no timer, which costs time."""
         act = player.act(view)
         return limit_time(act, view.seat, self.limits.turn_seconds) if getattr(player, "waits", True) else act
 

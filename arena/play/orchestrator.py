@@ -51,8 +51,8 @@ async def play_all(
     """Play all plans, `in_flight` at once, and return the finished matches in the order of `plans`.
 
     `on_end` is called with the record of every attempt, also of failed ones. A failed match is retried from the same
-    deal, with the same draws, under a new id (`-r1`, `-r2`, …). After `attempts` failures, not counting deaths of
-    engines, or one of a person's player, it is given up (`Failure.given_up`). If a failure may depend on the players'
+    deal, with the same draws, under a new id (`-r1`, `-r2`, …). It is given up (`Failure.given_up`) after `attempts`
+    failures, not counting dead engines, or after one failure of kind `person`. If a failure may depend on the players'
     acts, a retry counts only if it repeats those acts: otherwise retries would select matches by their course. Raises
     BugError if Arena's own code failed and, with `must_finish`, PlayError if more matches are given up than finish.
     """
@@ -79,7 +79,7 @@ async def play_all(
 def check_lost_matches(
     given_up: Sequence[MatchRecord], left_out: Sequence[MatchRecord], usable: int, attempts: int
 ) -> None:
-    """Raise PlayError if more matches are lost (given up or left out) than the number `usable`.
+    """Raise PlayError if more matches are lost (given up or left out) than are `usable`.
 
     `given_up` failed `attempts` times each. `left_out` finished, but share a deal with one of them.
     """

@@ -10,7 +10,7 @@ from agents.policy import Policy
 from arena.league.matchmaking import Matchmaker
 from arena.parts.apportion import apportion
 from arena.parts.chance import generator, number
-from arena.play.lineup import seatings
+from arena.play.lineup import make_seatings
 from arena.play.match import MatchPlan
 from arena.play.settings import PlaySpec
 from arena.play.tables import Table
@@ -35,7 +35,7 @@ def plan_iteration(
     rng = generator(seed, k, "league", *([f"{offset}"] if offset else []))
 
     def seats(table: Table, count: int) -> list[dict[str, Seating]]:
-        configured = seatings(table, table.holders, policies)
+        configured = make_seatings(table, table.holders, policies)
         if matchmaker is None:
             return [configured] * count
         return matchmaker.arrange(k, table.game.name, configured, count, policies, rng)
@@ -50,9 +50,9 @@ def plan_demonstrations(
     seed: int, k: int, learner: str, count: int, tables: Sequence[Table], policies: Mapping[str, Policy]
 ) -> list[MatchPlan]:
     """Return plans of `count` demonstrations for `learner` over all its tables. Iteration `k` = 0 is the warm start."""
-    own = [table for table in tables if learner in table.holders.values()]
-    counted = zip(own, apportion(count, [table.share for table in own]), strict=True)
-    deals = [(t, seatings(t, t.holders, policies)) for t, n in counted for _ in range(n)]
+    learned = [table for table in tables if learner in table.holders.values()]
+    counted = zip(learned, apportion(count, [table.share for table in learned]), strict=True)
+    deals = [(t, make_seatings(t, t.holders, policies)) for t, n in counted for _ in range(n)]
     return _make_plans(seed, k, deals, stage="imitate", source="demonstration")
 
 

@@ -10,7 +10,7 @@ from arena.parts.paths import Folder, GameName, Harness, OptionValue, PolicyName
 from arena.parts.spec import Matches, Name, Positive, Spec
 from arena.play.making import SEAT_TOOLS
 from arena.play.parts import ROLLOUT_PART
-from arena.play.parts.base import declaration
+from arena.play.parts.base import get_declaration
 from simulators.toolbox.sources import parse
 
 
@@ -36,7 +36,7 @@ class SeatSpec(Spec):
     """Agent program that plays the seat by asking the policy: a command such as `python my_agent.py`, or a URL."""
     tools: Tools | None = None
     """Tools besides the game's own: `calculator`, `python`, path/to/file.py:name, or a mapping with `function` or `mcp`
-    and limits (docs/tools.md). null gives the role's."""
+    and limits (docs/tools.md). null uses the role's tools."""
 
     @field_validator("tools")
     @classmethod
@@ -52,7 +52,7 @@ class TableSpec(Spec):
     game: GameSpec
     """Game of the table."""
     seats: dict[str, SeatSpec]
-    """Role and policy by the game's name of the seat."""
+    """Role and policy of each seat, by the seat's name in the game."""
     share: Annotated[float, Field(gt=0, le=1e6)] = 1.0
     """Share of the matches of an iteration, relative to the other tables' shares."""
 
@@ -132,7 +132,7 @@ class PlaySpec(Spec):
     @property
     def max_matches(self) -> int:
         """Maximum number of matches per iteration with those that parts add."""
-        extra = sum(declaration(chosen).extra_matches(**chosen.with_defaults().settings) for chosen in self.parts)
+        extra = sum(get_declaration(chosen).extra_matches(**chosen.with_defaults().settings) for chosen in self.parts)
         return self.matches * (1 + extra)
 
 
@@ -146,7 +146,7 @@ class RunRows(Spec):
     rows: Literal["chats", "texts", "pairs"] = "chats"
     """Chats of the seats that a model played, whole matches as plain texts, or preference pairs."""
     policies: list[Name] = []
-    """Policies whose chats or pairs these are, scripted ones too; [] is all that are models."""
+    """Policies whose chats or pairs are used, including scripted ones; [] is all models."""
 
 
 def _require_pattern(pattern: str) -> str:
@@ -160,7 +160,7 @@ class UnitsSpec(Spec):
     end: Annotated[str, Field(min_length=1), AfterValidator(_require_pattern)]
     """Regular expression whose matches end a unit, such as `Wait`; `(?=Wait)` splits before the word."""
     between: Annotated[str, Field(min_length=1)] = "Go on."
-    """Text of the user between two units; as the role shows it in play."""
+    """Text of the user between two units; use the text that the role shows in play."""
 
 
 class SourceSpec(Spec):
@@ -173,8 +173,8 @@ class SourceSpec(Spec):
     """Last iteration of `log` to use; null is the newest committed one at the run's start, which is then saved in the
     config."""
     shuffle: bool = False
-    """Learn in each iteration from random deals of the whole log, an equal part each, instead of in its order. After
-    `iterations` all are used, and a new order begins."""
+    """Learn from the log's deals in random order instead of the log's order. Each iteration uses an equal part of them;
+    after `iterations` all are used, and a new random order begins."""
     data: Folder | RunRows | None = None
     """Data set that every trained policy learns from: a JSON Lines file, a Parquet file, a folder of the `datasets`
     library, or the matches of a run. Rows are chats, texts, preference pairs or labelled completions."""
@@ -185,11 +185,11 @@ class SourceSpec(Spec):
     epochs: Positive | None = None
     """Passes over `data`, from which the run's number of iterations follows; null repeats for all iterations."""
     held_out: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Share of the rows, at most 1,000, that no update learns from and whose loss the metrics have."""
+    """Share of the rows, at most 1,000 rows, that no update learns from. The metrics report the loss on them."""
     held_out_every: Positive = 10
-    """Number of iterations between two evaluations on held-out rows; the first and the last have one, too."""
+    """Number of iterations between two evaluations on held-out rows. The first and the last iteration also have one."""
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
-    """Hash of the data set's files; null takes it at the run's start and saves it in the config."""
+    """Hash of the data set's files; null computes it at the run's start and saves it in the config."""
 
     @model_validator(mode="after")
     def _require_one_source(self) -> Self:

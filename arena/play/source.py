@@ -15,7 +15,15 @@ from arena.play.orchestrator import check_lost_matches, play_all
 from arena.play.parts.base import Progress, RolloutPart
 from arena.play.plans import plan_iteration
 from arena.play.settings import PlaySpec
-from arena.play.stragglers import MatchSlots, SelectLogged, Stragglers, past_versions, plan_of, plan_row, renumber
+from arena.play.stragglers import (
+    MatchSlots,
+    SelectLogged,
+    Stragglers,
+    past_versions,
+    plan_from_row,
+    plan_to_row,
+    renumber,
+)
 from arena.play.watchers import TurnWatcher, Watcher
 from arena.policies import PastVersions, Policies
 from arena.records import MatchRecord
@@ -24,22 +32,22 @@ from arena.store.run import RunFolder
 from games.contracts import MatchId
 
 MAX_MATCHES = 10**6
-"""Maximum matches of an iteration, whose records are all held in memory."""
+"""Maximum number of matches of an iteration. Their records are all held in memory."""
 
 
 class PlayedMatches(NamedTuple):
-    """Matches of an iteration: usable records, failed attempts, and finished matches of incomplete deals."""
+    """Matches of an iteration: finished matches, failed attempts, and matches left out because of failures."""
 
     records: list[MatchRecord]
     """Finished matches of complete deals, for credit and statistics."""
     failures: list[MatchRecord]
     """Failed attempts."""
     left_out: list[MatchRecord] = []  # noqa: RUF012  never mutated
-    """Finished matches of incomplete deals: another match of the deal was given up."""
+    """Finished matches of incomplete deals, of which another match was given up."""
 
     @classmethod
     def of(cls, finished: Iterable[MatchRecord], failures: list[MatchRecord]) -> Self:
-        """Build from finished and failed records, separating the finished ones of deals that lost a match."""
+        """Sort finished matches into those of complete and incomplete deals, given the failed attempts."""
         complete, left_out = list[MatchRecord](), list[MatchRecord]()
         lost = {(record.game, record.seed) for record in cls([], failures).given_up}
         for record in finished:
@@ -48,7 +56,7 @@ class PlayedMatches(NamedTuple):
 
     @property
     def given_up(self) -> list[MatchRecord]:
-        """Failed attempts that were the last at their matches, which were then given up."""
+        """Final failed attempts at matches that were given up."""
         return [record for record in self.failures if record.failure and record.failure.given_up]
 
 
@@ -57,10 +65,10 @@ Attempts = tuple[list[MatchRecord], list[MatchRecord]]
 
 
 class Source(Protocol):
-    """Source of an iteration's matches, which it writes to the run's own log before it returns them."""
+    """Protocol of a source of matches. It writes an iteration's matches to the run's log before it returns them."""
 
     async def matches(self, k: int) -> PlayedMatches:
-        """Return the matches of iteration `k`, finished and failed. A second call returns the same ones."""
+        """Return the finished and failed matches of iteration `k`. A second call returns the same matches."""
 
     async def close(self) -> None:
         """Cancel all matches that are still in progress."""
@@ -68,7 +76,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class PlaySource:
-    """Source that plays matches between the run's policies, and against their opponents in the league."""
+    """Source that plays matches between the run's policies, and against opponents of its league."""
 
     run: RunFolder
     rule: PlaySpec
@@ -82,21 +90,21 @@ class PlaySource:
     iterations: int = 0
     """Number of iterations of the run."""
     late: list[MatchPlan] = field(default_factory=list)
-    """Plans of unfinished matches of an earlier process, which no update has waited for."""
+    """Plans of late matches (`arena.play.stragglers`) that an earlier process left unfinished."""
 
     async def matches(self, k: int) -> PlayedMatches:
         """Play the matches of iteration `k` and those that parts add, and return them.
 
-        Raises PlayError if more matches are lost than kept, and ConfigError if parts plan none, or one twice.
+        Raises PlayError if more matches are lost than usable, and ConfigError if parts plan no match, or one twice.
         """
         if self.rule.enough < 1:
-            taken = await self._stragglers.matches(k, await self._plans(k))
+            attempts = await self._stragglers.matches(k, await self._make_plans(k))
             self._batch.flush()  # other matches are still in progress
             self.run.failures.flush()
-            return PlayedMatches.of(*taken)
+            return PlayedMatches.of(*attempts)
         late = [renumber(plan, k, self.rule) for plan in self.late if plan.iteration == k - 1]
         finished, failures = await self.play(late) if late else ([], [])
-        plans, deals, played = await self._plans(k), self.rule.deals, PlayedMatches.of(finished, failures)
+        plans, deals, played = await self._make_plans(k), self.rule.deals, PlayedMatches.of(finished, failures)
         if not plans:
             raise ConfigError(f"play.parts: they left no match of iteration {k} to play")
         planned = set[MatchId]()
@@ -110,8 +118,8 @@ class PlaySource:
         check_lost_matches(played.given_up, played.left_out, len(played.records), self.rule.attempts)
         return played
 
-    async def _plans(self, k: int, deals: int | None = None, offset: int = 0) -> list[MatchPlan]:
-        """Return the plans of `deals` deals (default: the iteration's) after `offset` earlier ones, as parts want."""
+    async def _make_plans(self, k: int, deals: int | None = None, offset: int = 0) -> list[MatchPlan]:
+        """Plan `deals` deals (default: the iteration's) after `offset` earlier ones, and let the parts change them."""
         if not self.rule.overlaps:
             self.watcher.phase(k, "play")
         tables, seed = self.lineup.tables, self.lineup.seed
@@ -121,22 +129,25 @@ class PlaySource:
         return plans
 
     async def _expand(self, k: int, progress: Progress) -> tuple[list[MatchPlan], int]:
-        """Return the further plans of the first part that has some, and the number of deals planned then."""
+        """Return the matches that the first part with further plans adds, and the new number of planned deals.
+
+        Returns [] if no part adds any.
+        """
         for part in self.parts:
             more = await part.expand(k, progress)
             if progress.deals + more.deals > MAX_MATCHES:
                 raise ConfigError(f"play.parts: iteration {k} would have more than {MAX_MATCHES:,} deals")
-            new = await self._plans(k, more.deals, progress.deals) if more.deals else []
+            new = await self._make_plans(k, more.deals, progress.deals) if more.deals else []
             if plans := [*more.plans, *new]:
                 return plans, progress.deals + more.deals
         return [], progress.deals
 
     async def play(self, plans: list[MatchPlan]) -> Attempts:
-        """Play the plans, and return finished matches and failed attempts, each logged within a second of its end."""
+        """Play the plans, and return finished matches and failed attempts. Logs each within a second of its end."""
         return await self._play_and_log(plans, lambda record: [record], must_finish=False)
 
     async def _play_and_log(self, plans: list[MatchPlan], to_log: SelectLogged, must_finish: bool = True) -> Attempts:
-        """Play the plans as `play` does, but log the records that `to_log` returns for each attempt that ends."""
+        """Play the plans as `play` does, but log for each attempt that ends the records that `to_log` returns."""
         spec, failures = self.rule, list[MatchRecord]()
         log = self._batch if spec.overlaps else MatchBatch(self.run.log)
         past = self._past if spec.overlaps else PastVersions(self.policies, self.pool)
@@ -150,12 +161,12 @@ class PlaySource:
                 return await play(plan)
 
         def log_end(record: MatchRecord) -> None:
-            for one in to_log(record):
-                log.add(one)
-                if one.status == "failed":
-                    failures.append(one)
-                    self.run.failures.add(one)
-                self.watcher.match(one)
+            for logged in to_log(record):
+                log.add(logged)
+                if logged.status == "failed":
+                    failures.append(logged)
+                    self.run.failures.add(logged)
+                self.watcher.match(logged)
 
         try:
             play_plan, at_once = (play_in_slot, len(plans)) if spec.overlaps else (play, spec.in_flight)
@@ -176,17 +187,17 @@ class PlaySource:
             part.observe(k, records)
 
     def metrics(self, records: Sequence[MatchRecord]) -> dict[str, dict[str, float]]:
-        """Return the parts' sections of an iteration's metrics, from its matches without branches."""
+        """Return the parts' sections of an iteration's metrics, computed from its matches that are not branches."""
         unbranched = [record for record in records if record.identity.parent is None]
         return {name: section for part in self.parts for name, section in part.metrics(unbranched).items()}
 
     def state(self, k: int) -> dict[str, Any]:
-        """Return the state for the checkpoint of iteration `k`, as JSON."""
-        late = [plan_row(plan) for plan in self._late(k)]
+        """Return the state for the checkpoint of iteration `k`: unfinished plans and the parts' states."""
+        late = [plan_to_row(plan) for plan in self._late(k)]
         return {"late": late, "parts": [part.state() for part in self.parts]}
 
     async def close(self) -> None:
-        """Cancel the matches in progress that no update has waited for."""
+        """Cancel the late matches that are still in progress."""
         if self.rule.enough < 1:
             await self._stragglers.close()
 
@@ -214,9 +225,9 @@ class PlaySource:
 
 @dataclass(frozen=True)
 class AheadSource:
-    """Source that plays up to `ahead` iterations in the background while earlier ones are learned.
+    """Source that plays up to `ahead` iterations in the background while policies learn from earlier ones.
 
-    Iteration j's first match starts when iteration j - `ahead` is returned for learning, with the weights of that
+    The first match of iteration j starts when iteration j - `ahead` is returned for learning, with the weights of that
     moment. So no reply is more than `ahead` versions older than the weights that learn from it.
     """
 
@@ -265,4 +276,4 @@ def load_parts(parts: Sequence[RolloutPart], state: Mapping[str, Any]) -> list[M
     for part, saved in zip(parts, state.get("parts", ()), strict=bool(state)):
         if saved is not None:
             part.load(saved)
-    return [plan_of(row) for row in state.get("late", [])]
+    return [plan_from_row(row) for row in state.get("late", [])]

@@ -20,9 +20,9 @@ from arena.learn.gate import require_agreement
 from arena.learn.ranks import Tally
 
 MIN_FRESH_TOKENS = 64
-"""Tokens by the present weights that suffice for the gate."""
+"""Tokens sampled by the current weights that suffice for the gate."""
 GATE_REPLIES = 32
-"""Number of replies sampled for the gate otherwise, at most one per trajectory."""
+"""Maximum number of new replies for the gate if a batch has fewer such tokens, at most one per trajectory."""
 
 
 def measure_lags(credited: Sequence[CreditedTrajectory], version: int, max_lag: int) -> dict[str, float]:
@@ -39,7 +39,7 @@ def measure_lags(credited: Sequence[CreditedTrajectory], version: int, max_lag: 
     if wrong := [lag for lag in tokens if not 0 <= lag <= max_lag]:
         raise GateError(
             f"version {version} would learn from replies of version {version - wrong[0]}, "
-            f"and play.ahead and play.enough allow {max_lag} older at most"
+            f"but play.ahead and play.enough allow at most {max_lag} versions before it"
         )
     several = [len({turn.version for turn in item.trajectory.turns}) > 1 for item in credited]
     total = max(1, tokens.total())

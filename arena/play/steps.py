@@ -25,26 +25,27 @@ RunStep = Callable[[Callable[[], None], str, float | None], Awaitable[None]]
 """Function (step, label, seconds) that runs a game's step within a timeout; `label` names the step in messages."""
 
 MAX_COMPUTING = min(32, count_cores() + 4)
-"""Concurrent steps that compute, as many as Python's default thread pool has workers."""
+"""Maximum concurrent steps that compute: as many as Python's default thread pool has workers."""
 MAX_WAITING = 64
-"""Concurrent steps that only wait for tools. A tool's own limit, by default 8 calls at a time, bounds the calls.
+"""Maximum concurrent steps that only wait for tools. Each tool also limits its calls, by default to 8 at a time.
 
-The last of 64 matches waits for eight calls of a tool, at the default timeout 80 s: less than a turn's 120 s.
+So the last of 64 matches waits for 8 rounds of calls: at the default timeout of 10 s at most 80 s, less than the limit
+of a turn, 120 s.
 """
 MAX_ABANDONED = 100
-"""Abandoned steps that have not ended. With more of them no further step starts."""
+"""Maximum abandoned steps that have not ended. With more of them no further step starts."""
 
 
 class StepRunner:
-    """Runner of blocking game steps in threads, `at_once` at a time. `elsewhere` computes slow calls within steps.
+    """Runner of blocking game steps in threads, `at_once` at a time. `executor` runs the slow calls within steps.
 
-    Steps that wait instead of computing have `MAX_WAITING` threads of their own.
+    Steps that only wait do not count towards `at_once`; up to `MAX_WAITING` of them run at a time.
     """
 
-    def __init__(self, at_once: int = MAX_COMPUTING, elsewhere: Executor | None = None) -> None:
-        self._slots, self._elsewhere = (
+    def __init__(self, at_once: int = MAX_COMPUTING, executor: Executor | None = None) -> None:
+        self._slots, self._executor = (
             {False: asyncio.Semaphore(at_once), True: asyncio.Semaphore(MAX_WAITING)},
-            elsewhere,
+            executor,
         )
         self._abandoned: list[threading.Thread] = []
 
@@ -59,7 +60,7 @@ class StepRunner:
     async def _in_thread(self, step: Callable[[], None]) -> None:
         """Run the step in a new thread and wait for it. If cancelled, interrupt the step at its next line of Python."""
         context, ended = copy_context(), Future[None]()
-        context.run(EXECUTOR.set, self._elsewhere)
+        context.run(EXECUTOR.set, self._executor)
         job = Job(lambda: context.run(step))
 
         def run() -> None:
@@ -104,7 +105,7 @@ def use_step_runner(runner: StepRunner) -> Iterator[None]:
         _CHOSEN_RUNNER.reset(token)
 
 
-def runner_for(game: object) -> RunStep | None:
+def get_run_step(game: object) -> RunStep | None:
     """Return the function that runs this game's steps in threads; None if its steps do not block."""
     if not (isinstance(game, Blocking) and game.blocks):
         return None

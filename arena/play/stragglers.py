@@ -1,9 +1,10 @@
 """Stragglers (`play.enough`): deals that an update does not wait for and that the next update learns from.
 
-Every match is learned once, so long matches count as much as short ones over a run: an update lacks the long matches
-of its own iteration and has those of the iteration before. A late match is logged with the iteration that learns from
-it, as deal `play.matches` + its own number. All matches of a deal stay together, because credit compares them. Every
-update waits for the stragglers of the update before. `MatchSlots` limits the matches of overlapping iterations.
+Policies learn from each match once, so over a run long matches count as much as short ones: an update lacks the long
+matches of its own iteration and has those of the iteration before. A late match is logged with the iteration that
+learns from it, as deal `play.matches` + its own number. All matches of a deal stay together, because credit compares
+them. Every update waits for the stragglers of the update before. `MatchSlots` limits the matches of overlapping
+iterations.
 """
 
 import asyncio
@@ -28,7 +29,7 @@ SelectLogged = Callable[[MatchRecord], Iterable[MatchRecord]]
 
 
 class PlayPlans(Protocol):
-    """Function that plays plans, and logs what `to_log` returns for each attempt that ends, finished or failed."""
+    """Protocol of a function that plays plans, and logs what `to_log` returns for each attempt that ends."""
 
     def __call__(self, plans: list[MatchPlan], to_log: SelectLogged) -> Awaitable[object]: ...
 
@@ -37,21 +38,21 @@ class Stragglers:
     """Play of iterations whose updates wait only for a share of the deals; the next update learns from the others."""
 
     def __init__(self, rule: PlaySpec, iterations: int, play: PlayPlans, late: Sequence[MatchPlan] = ()) -> None:
-        """Prepare to play with `play`. `late` are plans that an earlier process left unfinished, to be played again."""
+        """Prepare to play with `play`. `late` are plans that an earlier process left unfinished; they are replayed."""
         self.rule, self.iterations, self._play, self._late = rule, iterations, play, late
         self._rounds: dict[int, _Round] = {}
 
     async def matches(self, k: int, plans: list[MatchPlan]) -> tuple[list[MatchRecord], list[MatchRecord]]:
         """Play the plans of iteration `k`, and return the matches that it learns from, and the failed attempts.
 
-        They are the late matches of iteration k - 1 and the first `play.enough` of this iteration's deals to end. The
-        last iteration waits for all.
+        They are the late matches of iteration k - 1 and those of the first deals of this iteration to end, a share of
+        `play.enough`. The last iteration waits for all.
         """
-        before, self._late = self._previous_round(k), ()
-        own = self._rounds[k] = _Round(plans, self.rule, self._play)
-        late = await before.take_remainder() if before else ([], [])
+        previous, self._late = self._previous_round(k), ()
+        current = self._rounds[k] = _Round(plans, self.rule, self._play)
+        late = await previous.take_remainder() if previous else ([], [])
         share = self.rule.enough if k < self.iterations else 1.0
-        records, failures = await own.take(k, share)
+        records, failures = await current.take(k, share)
         return [*late[0], *records], [*late[1], *failures]
 
     def late(self, k: int) -> list[MatchPlan]:
@@ -68,8 +69,8 @@ class Stragglers:
 
     def _previous_round(self, k: int) -> "_Round | None":
         if self._late and k - 1 not in self._rounds:
-            again = self._rounds[k - 1] = _Round(list(self._late), self.rule, self._play)
-            again.hand_over(k)
+            resumed = self._rounds[k - 1] = _Round(list(self._late), self.rule, self._play)
+            resumed.hand_over(k)
         return self._rounds.get(k - 1)
 
 
@@ -81,6 +82,7 @@ class _Round:
         self.late: list[MatchPlan] = []
         """Plans of the deals that the update did not wait for."""
         self._open = Counter(_deal_index(plan.identity, plan.group) for plan in plans)
+        """Number of unfinished matches of each deal that has some."""
         self._ended: dict[int, list[MatchRecord]] = {deal: [] for deal in self._open}
         self._failed: dict[int, list[MatchRecord]] = {deal: [] for deal in self._open}
         self._next: int | None = None
@@ -89,7 +91,7 @@ class _Round:
         self.task = asyncio.create_task(self._play(play))
 
     async def take(self, k: int, share: float) -> tuple[list[MatchRecord], list[MatchRecord]]:
-        """Wait for a `share` of the deals, return their finished and failed matches, and pass the rest to k + 1."""
+        """Wait for a `share` of the deals, return their finished and failed matches, and pass on the rest to k + 1."""
         needed = ceil(share * len(self._ended) - 1e-9)
         await self._wait_until(lambda: len(self._ended) - len(self._open) >= needed)
         if not self._open:
@@ -99,7 +101,7 @@ class _Round:
         return records, failures
 
     async def take_remainder(self) -> tuple[list[MatchRecord], list[MatchRecord]]:
-        """Wait for the deals passed to the next iteration, and return their finished matches and failed attempts."""
+        """Wait for the deals passed on to the next iteration; return their finished matches and failed attempts."""
         await self._wait_until(lambda: self._next is not None and not self._open)
         await self.task
         return self._take_ended()
@@ -117,9 +119,9 @@ class _Round:
             self._notify()
 
     def _select_logged(self, record: MatchRecord) -> list[MatchRecord]:
-        """Return all attempts of the record's deal if this one was the last, else [], so that one iteration logs them.
+        """Return all attempts of the record's deal if this was the last one, else [], so that one iteration logs them.
 
-        A match that failed by a bug is returned at once, because it ends the run.
+        A match that failed because of a bug is returned at once, because it ends the run.
         """
         deal = _deal_index(record.identity, record.group)
         (self._ended if record.status == "finished" else self._failed)[deal].append(record)
@@ -140,7 +142,7 @@ class _Round:
         return renumber(record, self._next, self.rule)
 
     def _take_ended(self) -> tuple[list[MatchRecord], list[MatchRecord]]:
-        """Return finished matches, in the order of their plans, and failed attempts of ended deals, each only once."""
+        """Take the finished matches, in the order of their plans, and the failed attempts of ended deals."""
         ended = [deal for deal in self._ended if deal not in self._open]
         records = sorted((r for deal in ended for r in self._ended[deal]), key=lambda r: r.identity.deal)
         failures = [record for deal in ended for record in self._failed[deal]]
@@ -165,12 +167,12 @@ def _deal_index(identity: MatchId, group: int) -> int:
 
 
 def renumber(match: Match, k: int, rule: PlaySpec) -> Match:
-    """Return a late match or plan of iteration k - 1, renumbered as one of iteration `k` after that iteration's own."""
+    """Return a late match or plan of iteration k - 1 with a number of iteration `k`, after that iteration's own."""
     identity = MatchId(k, rule.matches + match.identity.deal, match.identity.attempt)
     return replace(match, identity=identity, group=match.group + rule.deals if match.group >= 0 else -1)
 
 
-def plan_row(plan: MatchPlan) -> dict[str, Any]:
+def plan_to_row(plan: MatchPlan) -> dict[str, Any]:
     """Return a plan as JSON for the checkpoint, without attempt, branch and source."""
     seats = {seat: seating.row() for seat, seating in plan.seats.items()}
     fields = {name: getattr(plan, name) for name in ("game", "options", "seed", "group", "stage", "capped")}
@@ -178,8 +180,8 @@ def plan_row(plan: MatchPlan) -> dict[str, Any]:
     return {**place, **fields, "seats": seats}
 
 
-def plan_of(row: Mapping[str, Any]) -> MatchPlan:
-    """Return the plan, at its first attempt, from a row that `plan_row` returned."""
+def plan_from_row(row: Mapping[str, Any]) -> MatchPlan:
+    """Return the plan, at its first attempt, from a row of `plan_to_row`."""
     fields = {name: value for name, value in row.items() if name not in ("iteration", "deal", "draws", "seats")}
     seats = {seat: Seating(**seating) for seat, seating in row["seats"].items()}
     identity = MatchId(row["iteration"], row["deal"])
@@ -187,12 +189,12 @@ def plan_of(row: Mapping[str, Any]) -> MatchPlan:
 
 
 class MatchSlots:
-    """Slots for at most `size` matches in progress. Waiting matches of earlier iterations go first."""
+    """Slots for at most `size` matches in progress. Waiting matches of earlier iterations have priority."""
 
     def __init__(self, size: int) -> None:
         self._free = size
         self._queue: list[tuple[int, int, asyncio.Future[None]]] = []
-        """Waiting matches by iteration and arrival."""
+        """Heap of waiting matches, by iteration and arrival."""
         self._arrivals = count()
         self._plans: dict[int, MatchPlan] = {}
         """Plans of matches that wait or run."""
@@ -219,20 +221,20 @@ class MatchSlots:
         if self._free:
             self._free -= 1
             return
-        turn = asyncio.get_running_loop().create_future()
-        heappush(self._queue, (iteration, number, turn))
+        admitted = asyncio.get_running_loop().create_future()
+        heappush(self._queue, (iteration, number, admitted))
         try:
-            await turn
+            await admitted
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
+            if admitted.done() and not admitted.cancelled():
                 self._leave()  # release the slot assigned just before the cancellation
             raise
 
     def _leave(self) -> None:
         while self._queue:
-            turn = heappop(self._queue)[2]
-            if not turn.done():
-                turn.set_result(None)
+            admitted = heappop(self._queue)[2]
+            if not admitted.done():
+                admitted.set_result(None)
                 return
         self._free += 1
 

@@ -16,7 +16,7 @@ from games.contracts import Game
 
 @dataclass(frozen=True)
 class Table:
-    """Game with the loaded role of each seat; a run's matches are played at one or more tables."""
+    """Game with the loaded role of each seat. A run's matches are played at one or more tables."""
 
     game: GameSpec
     roles: dict[str, Role]
@@ -33,7 +33,7 @@ class Table:
         return make_game(self.game.name, self.game.options)
 
     def matches(self, plan: MatchPlan) -> bool:
-        """Return True if the plan has this game, options and roles. An option that play has lowered may differ."""
+        """Return True if the plan has this game, options and roles. The option `plan.capped` may differ."""
         own, options = self.game.options, dict(plan.options)
         if plan.capped in own:
             options[plan.capped] = own[plan.capped]
@@ -47,7 +47,7 @@ class Table:
 def make_table(
     game: GameSpec, roles: Mapping[str, str], role_folders: Sequence[str] = (), *, prefix: str = ""
 ) -> Table:
-    """Check a game and its seats, and load the table with the roles (names or paths) by seat.
+    """Build a table from a game and the name or path of each seat's role.
 
     Raises ConfigError, starting with `prefix`, for an unknown game, wrong options, and unknown or missing seats. Also
     raises it for a role that cannot be loaded.

@@ -1,6 +1,6 @@
-"""Clean-up of texts before games and players read them, so that the log has exactly the texts of play.
+"""Clean-up of texts before games and players read them, so that the log has exactly the texts that they read.
 
-Lone surrogates, which UTF-8 cannot encode, become U+FFFD.
+Lone surrogates, which UTF-8 and thus the log cannot encode, become U+FFFD.
 """
 
 from arena.plain import clean_text

@@ -21,7 +21,8 @@ class TurnRecorder:
         """Each turn so far, without its rewards, and these rewards, which grow until the seat's next turn."""
         self.reported = 0
         """Number of drafts that were passed to `on_turn`."""
-        self.movers: set[str] = set()
+        self.moved: set[str] = set()
+        """Seats that have taken a turn."""
         self.rewards: dict[str, dict[str, float]] = {seat: {} for seat in seats}
         """Rewards of each seat's latest turn. Rewards before a seat's first turn are added to that turn."""
 
@@ -33,9 +34,9 @@ class TurnRecorder:
     def begin_turn(self, view: View, act: Act, version: int, valid: bool, seconds: float, situation: str) -> None:
         """Begin a seat's new turn. The seat's rewards until its next turn go to it."""
         seat, seating = view.seat, self.seats[view.seat]
-        if seat in self.movers:
+        if seat in self.moved:
             self.rewards[seat] = {}
-        self.movers.add(seat)
+        self.moved.add(seat)
         draft = partial(
             Turn,
             index=view.turn,

@@ -15,7 +15,7 @@ class Watcher(Protocol):
     """Interface of a live view or log, whose methods are called at the events of a run."""
 
     def phase(self, iteration: int, name: str) -> None:
-        """Show that the phase `name` of this iteration begins; 0 is outside of iterations."""
+        """Show that the phase `name` begins. `iteration` is 0 outside of iterations."""
 
     def note(self, text: str) -> None:
         """Show a one-line notice to the user."""
@@ -32,7 +32,7 @@ class TurnWatcher(Protocol):
     """Watcher that is also called with every turn, such as a live viewer."""
 
     def turn(self, plan: MatchPlan, turn: Turn) -> None:
-        """Show a new turn with its rewards so far. In the match's record it may have more."""
+        """Show a new turn with its rewards so far. The turn may get further rewards later."""
 
 
 @runtime_checkable
@@ -45,10 +45,10 @@ class ProgressWatcher(Protocol):
 
 @runtime_checkable
 class StageWatcher(Protocol):
-    """Watcher that is also called when a stage of a pipeline begins or goes on."""
+    """Watcher that is also called when a stage of a pipeline starts or resumes."""
 
     def stage(self, label: str, name: str, iterations: int) -> None:
-        """Show that later events belong to this stage, such as `stage 2 of 3, NAME`; 0 `iterations` is unknown."""
+        """Show that later events belong to a stage. `label` is such as `stage 2 of 3, NAME`; 0 iterations: unknown."""
 
 
 class LoggingWatcher:

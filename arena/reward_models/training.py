@@ -1,4 +1,4 @@
-"""The training loop of reward models, with metrics, checkpoints and bit-equal resume."""
+"""The training loop of reward models, with metrics, checkpoints and bit-identical resumption."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class FitSettings:
         return self.epochs * -(-examples // self.batch)
 
     def parts(self, examples: int) -> list[range]:
-        """Return the steps of each iteration; there are at most as many iterations as steps."""
+        """Return the range of steps of each iteration. Each iteration has at least one."""
         return split_steps(self.steps(examples), self.iterations)
 
 
@@ -60,17 +60,17 @@ class RewardModelTraining(TrainingLoop):
         super().__init__(WEIGHTS, run, identity, fit.parts(len(examples.train)), fit.keep, watcher)
         self.source, self.fit, self.examples, self._bf16 = model, fit, examples, bf16
 
-    def held_out(self) -> dict[str, float]:
+    def evaluate_held_out(self) -> dict[str, float]:
         """Return the figures of the held-out examples."""
         return self.test(self.examples.held_out)
 
     def test(self, examples: Sequence[Example]) -> dict[str, float]:
-        """Return the figures of the model on examples, without learning."""
+        """Return the model's figures on examples (see `compute_figures`), without learning."""
         scores = self._model.score([s for one in examples for s in one.streams], self.fit.token_budget)
         return compute_figures(scores, [one.value for one in examples], self.fit.objective)
 
     def step(self, number: int) -> dict[str, float]:
-        """Take step `number` of the run and return the figures of its examples before it."""
+        """Take step `number` of the run. Returns the figures of its batch before the step, and the gradient norm."""
         fit, train = self.fit, self.examples.train
         per_epoch = -(-len(train) // fit.batch)
         epoch, at = divmod(number, per_epoch)
@@ -88,7 +88,7 @@ class RewardModelTraining(TrainingLoop):
         return {name: found[name] for name in ("loss", "accuracy", "margin") if name in found} | {"grad_norm": norm}
 
     def load(self, folder: Path | None) -> HeadOptimiser:
-        """Load the model and return its optimiser."""
+        """Load the model from a checkpoint's folder, or the initial one if None, and return its optimiser."""
         self._model = RewardModel.load(folder or self.source, self._bf16)
         advice, setting = f"lower its lr ({self.fit.lr:g})", "its setting nonfinite"
         return HeadOptimiser(self._model.module, self.fit.lr, self.fit.nonfinite, "reward model", advice, setting)
@@ -99,22 +99,26 @@ class RewardModelTraining(TrainingLoop):
 
 
 def compute_losses(scores: torch.Tensor, values: torch.Tensor, objective: Objective) -> torch.Tensor:
-    """Return each example's loss: `scores` are of its streams in order, `values` its margins or labels."""
+    """Return the loss of each example.
+
+    `scores` has one score per stream: two successive ones per example of bradley_terry, else one. `values` are the
+    examples' margins (bradley_terry) or labels.
+    """
     if objective == "bradley_terry":
         return bradley_terry(scores[::2], scores[1::2], values)
     return (logistic if objective == "logistic" else squared_error)(scores, values)
 
 
 def compute_figures(scores: Floats, values: Sequence[float], objective: Objective) -> dict[str, float]:
-    """Return mean loss and quality of the scores of examples with these margins or labels.
+    """Return the mean loss of the scores, and their quality against the margins or labels `values`.
 
     | objective | figures |
     |---|---|
-    | bradley_terry | `accuracy`: share of pairs in order, ties counting half; `margin`: mean difference |
-    | logistic | `accuracy`: share of labels that the score's sign predicts; `margin`: mean score of label 1 less 0 |
+    | bradley_terry | `accuracy`: share of pairs in the right order, ties count half; `margin`: mean difference |
+    | logistic | `accuracy`: share of labels that the score's sign predicts; `margin`: mean score of label 1 minus 0 |
     | squared | `explained`: 1 - mean squared error / variance of the labels |
 
-    The first two have `calibration`: the expected calibration error of the predicted probabilities over ten bins.
+    The first two also have `calibration`, the expected calibration error of the predicted probabilities over ten bins.
     """
     wanted = torch.tensor(list(values), dtype=torch.float32)
     found = {"loss": float(compute_losses(torch.from_numpy(scores), wanted, objective).mean())}
@@ -134,7 +138,7 @@ def compute_figures(scores: Floats, values: Sequence[float], objective: Objectiv
 
 
 def _calibration_error(gap: Floats, hits: Any) -> float:
-    """Return the mean distance, over ten bins of confidence, of the confidence σ(|gap|) from the share of hits."""
+    """Return the expected calibration error of the confidence σ(|gap|) in `hits`, over ten bins of confidence."""
     confidence = 1.0 / (1.0 + np.exp(-np.abs(gap.astype(np.float64))))
     bins = np.minimum((confidence - 0.5) * 20, 9).astype(int)
     return float(sum(abs((confidence - hits)[bins == one].sum()) for one in np.unique(bins)) / len(gap))

@@ -1,7 +1,7 @@
-"""Engine made of several engine processes on Ray, among which matches are distributed.
+"""Engine that distributes matches over several engine processes on Ray.
 
-One engine generates all turns of a match, so that it can keep their attention caches. Each engine has one batch at a
-time, of all requests that wait for it: with one engine, batches equal those of an engine in this process. If an engine
+One engine generates all turns of a match, so that it can keep their attention caches. Each engine computes one batch at
+a time, of all its waiting requests; a single engine has the same batches as an engine in this process. If an engine
 dies, only its pending replies are lost. It is replaced and gets the current weights.
 """
 
@@ -28,7 +28,7 @@ from arena.scale.tensors import RankWeights
 from arena.scale.worker import Worker, WorkerDied, make_actor
 
 RESTARTS = 5
-"""Maximum replacements of an engine between two updates. After that it is given up."""
+"""Maximum replacements of an engine between two updates. After these it is given up."""
 
 
 class ScaledEngine:
@@ -45,21 +45,21 @@ class ScaledEngine:
         self._matches: dict[str, EngineSlot] = {}
         """Engine of each match in progress."""
         self._ranks_lost: RanksLost | None = None
-        """Reason for which an engine could not receive weights from the ranks; None without one."""
+        """Error because of which an engine could not receive weights from the ranks; None if there was none."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
         """Set whenever an engine becomes ready or is given up."""
 
-    def _worker(self, place: EngineSlot) -> Worker:
+    def _worker(self, slot: EngineSlot) -> Worker:
         reserved = self._cluster.spec.resources.engine
         given = self.spec, self.precision, max(1, int(reserved.cpus)), reserved.gpus
-        actor = make_actor(EngineHost, self._cluster.engine(place.index), *given)
-        return Worker(place.name, actor, self._cluster.watchdog, lambda error: self._handle_death(place, error))
+        actor = make_actor(EngineHost, self._cluster.engine(slot.index), *given)
+        return Worker(slot.name, actor, self._cluster.watchdog, lambda error: self._handle_death(slot, error))
 
     async def open(self) -> None:
         """Start all engine processes. Raises EngineError, with all stopped, if one cannot be started."""
         try:
-            await asyncio.gather(*(place.start(self._published) for place in self._slots))
+            await asyncio.gather(*(slot.start(self._published) for slot in self._slots))
         except WorkerDied as error:
             await self.close()
             raise EngineError(f"scale: {error}") from None
@@ -68,14 +68,14 @@ class ScaledEngine:
         """Stop all engine processes and pending work. Requests can no longer be sent."""
         for task in self._tasks:
             task.cancel()
-        workers = [place.worker for place in self._slots if place.worker]
+        workers = [slot.worker for slot in self._slots if slot.worker]
         await asyncio.gather(*(_close(worker) for worker in workers))
-        for place in self._slots:
-            place.ready, place.is_given_up = False, True
+        for slot in self._slots:
+            slot.ready, slot.is_given_up = False, True
 
     def figures(self) -> dict[str, float]:
-        """Return the engines' statistics by name, summed. With several, `seconds` grows faster than the clock."""
-        figures = [place.figures() for place in self._slots]
+        """Return the sums of the engines' statistics by name. `seconds` of several engines may exceed elapsed time."""
+        figures = [slot.figures() for slot in self._slots]
         return {name: sum(one.get(name, 0.0) for one in figures) for name in {"seconds"}.union(*figures)}
 
     # -- published weights -------------------------------------------------------------------------------
@@ -85,60 +85,60 @@ class ScaledEngine:
         assert isinstance(weights, FolderWeights | RankWeights), "weights of this process reach no engine"
         self._published[policy] = shipment = Shipment(version, weights)
         if isinstance(weights, FolderWeights):
-            await self._for_each_ready(lambda place: place.sync(self._published))
+            await self._for_each_ready(lambda slot: slot.sync(self._published))
         else:
             await self._broadcast(policy, shipment)
         self._changed.set()
-        for place in self._slots:
-            self._schedule(place)
+        for slot in self._slots:
+            self._schedule(slot)
 
     async def _broadcast(self, policy: str, shipment: Shipment) -> None:
-        """Broadcast a version of a policy to every ready engine; others get it when they start."""
+        """Broadcast a version of a policy to every ready engine. The others get it when they start."""
         async with AsyncExitStack() as stack:
-            places = [place for place in self._slots if place.ready]
-            for place in places:
-                await stack.enter_async_context(place.syncing)
-            due = [place for place in places if place.ready and place.served.get(policy) is not shipment]
-            for place, error in await self._broadcasts.send(policy, shipment, due):
-                self._handle_death(place, error)
+            slots = [slot for slot in self._slots if slot.ready]
+            for slot in slots:
+                await stack.enter_async_context(slot.syncing)
+            due = [slot for slot in slots if slot.ready and slot.served.get(policy) is not shipment]
+            for slot, error in await self._broadcasts.send(policy, shipment, due):
+                self._handle_death(slot, error)
 
-    async def _fetch(self, policy: str, shipment: Shipment, place: EngineSlot) -> None:
+    async def _fetch(self, policy: str, shipment: Shipment, slot: EngineSlot) -> None:
         """Broadcast a version of a policy to one engine. Raises WorkerDied if that fails."""
-        for _, error in await self._broadcasts.send(policy, shipment, [place]):
+        for _, error in await self._broadcasts.send(policy, shipment, [slot]):
             raise error
 
     async def release(self, policy: str) -> None:
-        """Free, in all engines, what the policy's next version rebuilds, and reset all counts of replacements."""
-        for place in self._slots:
-            place.restarts = 0
+        """Free, in all engines, the memory that the policy's next version rebuilds, and reset replacement counts."""
+        for slot in self._slots:
+            slot.restarts = 0
 
-        async def release(place: EngineSlot) -> None:
-            if policy in place.served:
-                await place.ask("release", policy)
+        async def release(slot: EngineSlot) -> None:
+            if policy in slot.served:
+                await slot.ask("release", policy)
 
         await self._for_each_ready(release)
 
     async def retire(self, policy: str) -> None:
         """Remove the policy from all engines."""
         self._published.pop(policy, None)
-        await self._for_each_ready(lambda place: place.sync(self._published))
+        await self._for_each_ready(lambda slot: slot.sync(self._published))
 
     async def _for_each_ready(self, work: Callable[[EngineSlot], Awaitable[None]]) -> None:
-        async def try_work(place: EngineSlot) -> None:
+        async def try_work(slot: EngineSlot) -> None:
             try:
-                await work(place)
+                await work(slot)
             except WorkerDied as error:
-                self._handle_death(place, error)
+                self._handle_death(slot, error)
 
-        await asyncio.gather(*(try_work(place) for place in self._slots if place.ready))
+        await asyncio.gather(*(try_work(slot) for slot in self._slots if slot.ready))
 
     def forget(self, key: str) -> None:
-        """Drop the cache of the stream `key` in all engines with their next batches, and free its match's engine."""
-        place = self._matches.pop(_match_of(key), None)
-        if place:
-            place.matches -= 1
-        for place in self._slots:
-            place.forgotten.append(key)
+        """Unassign the match of the stream `key` from its engine. The next batches drop the stream's caches."""
+        slot = self._matches.pop(_match_of(key), None)
+        if slot:
+            slot.matches -= 1
+        for slot in self._slots:
+            slot.forgotten.append(key)
 
     # -- requests ----------------------------------------------------------------------------------------
 
@@ -158,51 +158,51 @@ class ScaledEngine:
 
     def _enqueue(self, pending: PendingRequest) -> None:
         match = _match_of(pending[0].key)
-        place = self._matches.get(match)
-        if place is None:
+        slot = self._matches.get(match)
+        if slot is None:
             choices = [one for one in self._slots if not one.is_given_up]
             here = [one for one in choices if one.ready and one.served.keys() >= self._published.keys()]
             here = here or [one for one in choices if one.ready] or choices
             if not here:
                 pending[1].set_exception(self._no_engine_error())
                 return
-            place = self._matches[match] = min(here, key=lambda one: (one.matches, one.index))
-            place.matches += 1
-        place.waiting.append(pending)
-        self._schedule(place)
+            slot = self._matches[match] = min(here, key=lambda one: (one.matches, one.index))
+            slot.matches += 1
+        slot.waiting.append(pending)
+        self._schedule(slot)
 
-    def _schedule(self, place: EngineSlot) -> None:
-        """Schedule sending an engine's waiting requests, once no more arrive for a few passes of the event loop."""
-        if not place.busy and any(place.serves(request.policy) for request, _ in place.waiting):
-            asyncio.get_running_loop().call_soon(self._send_when_quiet, place, len(place.waiting), 2)
+    def _schedule(self, slot: EngineSlot) -> None:
+        """Send an engine's waiting requests soon: after a few passes of the event loop without new requests."""
+        if not slot.busy and any(slot.serves(request.policy) for request, _ in slot.waiting):
+            asyncio.get_running_loop().call_soon(self._send_when_quiet, slot, len(slot.waiting), 2)
 
-    def _send_when_quiet(self, place: EngineSlot, count: int, rounds: int) -> None:
-        if count != len(place.waiting) or place.busy or not place.ready:
-            return  # a later request, or the end of a batch or start, schedules it again
+    def _send_when_quiet(self, slot: EngineSlot, count: int, rounds: int) -> None:
+        if count != len(slot.waiting) or slot.busy or not slot.ready:
+            return  # a later request, the end of a batch or a start schedules it again
         if rounds:
-            asyncio.get_running_loop().call_soon(self._send_when_quiet, place, count, rounds - 1)
+            asyncio.get_running_loop().call_soon(self._send_when_quiet, slot, count, rounds - 1)
             return
-        pending = place.take_due()
+        pending = slot.take_due()
         if self.capabilities.batches_continuously:
             for one in pending:
-                self._start_task(self._send(place, [one]))
+                self._start_task(self._send(slot, [one]))
         elif pending:
-            place.busy = True
-            self._start_task(self._send(place, pending))
+            slot.busy = True
+            self._start_task(self._send(slot, pending))
 
-    async def _send(self, place: EngineSlot, pending: list[PendingRequest]) -> None:
-        forgotten, place.forgotten = place.forgotten, []
+    async def _send(self, slot: EngineSlot, pending: list[PendingRequest]) -> None:
+        forgotten, slot.forgotten = slot.forgotten, []
         requests = [request for request, _ in pending]
         answers: Sequence[Any]
         try:
-            answers = await place.ask_results("generate", requests, forgotten, label=f"{len(pending)} replies")
+            answers = await slot.ask_results("generate", requests, forgotten, label=f"{len(pending)} replies")
         except WorkerDied as error:
-            self._handle_death(place, error)
+            self._handle_death(slot, error)
             answers = [EngineDied(str(error)) for _ in pending]
-        except Exception as error:  # noqa: BLE001 the waiting tasks must get it, or they would wait forever
+        except Exception as error:  # noqa: BLE001 the waiting tasks must receive it, or they would wait forever
             answers = [error] * len(pending)
-        place.busy = False
-        place.answered.set()
+        slot.busy = False
+        slot.answered.set()
         for (_, future), answer in zip(pending, answers, strict=True):
             if future.done():
                 continue
@@ -210,80 +210,80 @@ class ScaledEngine:
                 future.set_exception(answer)
             else:
                 future.set_result(answer)
-        self._schedule(place)
+        self._schedule(slot)
 
     async def score(
         self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float], full_vocabulary: bool = False
     ) -> list[np.ndarray]:
         """Return the log-probabilities of each stream's tokens under a policy, computed by all ready engines.
 
-        If an engine dies, others repeat its share. Raises EnginesLost if none is left.
+        If an engine dies, the others take over its share. Raises EnginesLost if none is left.
         """
         scored: dict[int, np.ndarray] = {}
         while missing := [index for index in range(len(streams)) if index not in scored]:
-            places = await self._wait_ready(policy)
+            slots = await self._wait_ready(policy)
 
-            async def scores(place: EngineSlot, part: Sequence[int]) -> None:
+            async def scores(slot: EngineSlot, part: Sequence[int]) -> None:
                 given = [streams[i] for i in part], [temperatures[i] for i in part], full_vocabulary
                 try:
-                    result = await place.ask_results("score", policy, *given, label=f"scores of {len(part)} streams")
+                    result = await slot.ask_results("score", policy, *given, label=f"scores of {len(part)} streams")
                 except WorkerDied as error:
-                    self._handle_death(place, error)
+                    self._handle_death(slot, error)
                 else:
                     scored.update(zip(part, result, strict=True))
 
-            parts = _distribute(missing, streams, len(places))
-            await asyncio.gather(*(scores(*one) for one in zip(places, parts, strict=True) if one[1]))
+            parts = _distribute(missing, streams, len(slots))
+            await asyncio.gather(*(scores(*one) for one in zip(slots, parts, strict=True) if one[1]))
         return [scored[index] for index in range(len(streams))]
 
     # -- deaths of engines -------------------------------------------------------------------------------
 
     async def _wait_ready(self, policy: str) -> list[EngineSlot]:
         """Wait for and return the engines that serve a policy, at least one. Raises EnginesLost if all are given up."""
-        while not (ready := [place for place in self._slots if place.serves(policy)]):
-            if all(place.is_given_up for place in self._slots):
+        while not (ready := [slot for slot in self._slots if slot.serves(policy)]):
+            if all(slot.is_given_up for slot in self._slots):
                 raise self._no_engine_error()
             self._changed.clear()
             await self._changed.wait()
         return ready
 
-    def _handle_death(self, place: EngineSlot, error: WorkerDied) -> None:
-        """Unless it is done already, move the matches of a dead engine to the others and start its replacement."""
-        if not place.ready or (place.worker and place.worker.alive):
+    def _handle_death(self, slot: EngineSlot, error: WorkerDied) -> None:
+        """Move the matches of a dead engine to the others and start its replacement, unless this was done already."""
+        if not slot.ready or (slot.worker and slot.worker.alive):
             return  # another call has handled it
-        place.ready = False
-        self._start_task(self._replace(place, str(error)))
-        self._move(place)
+        slot.ready = False
+        self._start_task(self._replace(slot, str(error)))
+        self._move(slot)
 
-    def _move(self, place: EngineSlot) -> None:
+    def _move(self, slot: EngineSlot) -> None:
         """Unassign an engine's matches, and queue its waiting requests at other engines."""
-        waiting, place.waiting, place.matches = place.waiting, [], 0
-        self._matches = {match: other for match, other in self._matches.items() if other is not place}
+        waiting, slot.waiting, slot.matches = slot.waiting, [], 0
+        self._matches = {match: other for match, other in self._matches.items() if other is not slot}
         for pending in waiting:
             self._enqueue(pending)
 
-    async def _replace(self, place: EngineSlot, why: str) -> None:
-        while place.restarts < RESTARTS:
-            place.restarts += 1
-            self._cluster.watchdog.note(f"{why}: it is started again ({place.restarts} of {RESTARTS} times)")
+    async def _replace(self, slot: EngineSlot, why: str) -> None:
+        while slot.restarts < RESTARTS:
+            slot.restarts += 1
+            self._cluster.watchdog.note(f"{why}: it is restarted ({slot.restarts} of {RESTARTS} times)")
             try:
-                await place.start(self._published)
-            except RanksLost as error:  # the run will start again with others
-                self._ranks_lost, place.is_given_up = error, True
+                await slot.start(self._published)
+            except RanksLost as error:  # the run will restart with other ranks
+                self._ranks_lost, slot.is_given_up = error, True
                 break
             except Exception as error:  # noqa: BLE001 the other engines continue
-                why = str(error) if isinstance(error, WorkerDied) else f"{place.name}: {first_line(error)}"
-                if place.worker:
-                    place.worker.kill()
+                why = str(error) if isinstance(error, WorkerDied) else f"{slot.name}: {first_line(error)}"
+                if slot.worker:
+                    slot.worker.kill()
                 continue
             break
         else:
-            place.is_given_up = True
-            self._cluster.watchdog.note(f"{why}: it is given up after {RESTARTS} starts, and the others go on")
+            slot.is_given_up = True
+            self._cluster.watchdog.note(f"{why}: it is given up after {RESTARTS} restarts, and the others continue")
         self._changed.set()
-        if place.is_given_up:
-            self._move(place)
-        self._schedule(place)
+        if slot.is_given_up:
+            self._move(slot)
+        self._schedule(slot)
 
     def _no_engine_error(self) -> EnginesLost | RanksLost:
         return self._ranks_lost or EnginesLost(
@@ -312,7 +312,7 @@ def _distribute(indices: Sequence[int], streams: Sequence[Stream], parts: int) -
 
 
 async def _close(worker: Worker) -> None:
-    """Ask an engine to stop, which may own files and processes, for up to 10 seconds, and then kill its process."""
+    """Ask an engine to close its files and processes, with a timeout of 10 seconds, and then kill its process."""
     try:
         async with asyncio.timeout(10):
             await worker.call("close")

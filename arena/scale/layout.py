@@ -1,7 +1,7 @@
-"""Layout of named tensors as one sequence of bytes, which travels in buckets of equal size.
+"""Layout of named tensors as one sequence of bytes, which is transferred in buckets of equal size.
 
-The same layout describes weights on their way to engines, and checkpoint files: the data of a safetensors file is the
-concatenation of its buckets. No process needs more of it than a bucket.
+The same layout describes weights that are sent to engines, and checkpoint files: the data of a safetensors file is the
+concatenation of its buckets. No process needs to hold more than a bucket.
 """
 
 import json
@@ -16,11 +16,11 @@ from typing import NamedTuple, Self
 import torch
 
 BUCKET = 256 << 20
-"""Bytes of a bucket on its way to engines."""
+"""Bytes of a bucket that is sent to engines."""
 SHARED_BUCKET = 32 << 20
 """Bytes of each of the two buckets that processes on one machine share."""
 FILE_BUCKET = 64 << 20
-"""Bytes of a bucket on its way to or from a file, which passes through the driver."""
+"""Bytes of a bucket that is read from or written to a file. It passes through the driver."""
 _DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
            "I64": torch.int64, "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8,
            "BOOL": torch.bool}  # fmt: skip
@@ -28,13 +28,13 @@ _DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 
 Plain = tuple[str, Sequence[int], str]
-"""Name of a tensor, its shape, and its dtype's name in safetensors files."""
+"""Name and shape of a tensor, and its dtype's name in safetensors files."""
 Gather = Callable[[str], AbstractContextManager[torch.Tensor]]
-"""Context in which the tensor of a name is complete, on all ranks that enter it together."""
+"""Function from a tensor's name to a context in which the tensor is complete, on all ranks that enter it together."""
 
 
 class Spec(NamedTuple):
-    """Name, shape and dtype of a tensor; the dtype is one of torch."""
+    """Name, shape and dtype of a tensor."""
 
     name: str
     shape: tuple[int, ...]
@@ -52,7 +52,7 @@ class Spec(NamedTuple):
 
 
 class Slice(NamedTuple):
-    """Part of a tensor in a bucket: elements `start` to `stop`, from byte `at` of the bucket on."""
+    """Part of a tensor in a bucket: elements `start` to `stop`, which begin at byte `at` of the bucket."""
 
     spec: Spec
     start: int
@@ -60,25 +60,25 @@ class Slice(NamedTuple):
     at: int
 
     def view(self, bucket: torch.Tensor) -> torch.Tensor:
-        """Return the slice as a view of the bucket, a flat tensor of bytes."""
+        """Return the slice's elements as a view of the bucket, a flat tensor of bytes."""
         end = self.at + (self.stop - self.start) * self.spec.dtype.itemsize
         return bucket[self.at : end].view(self.spec.dtype)
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Tensors in the order of their bytes, the widest dtypes first, so that every tensor is aligned."""
+    """Tensors in the order of their bytes. The widest dtypes come first, so that every tensor is aligned."""
 
     specs: tuple[Spec, ...]
 
     @classmethod
     def of(cls, tensors: Mapping[str, torch.Tensor]) -> Self:
-        """Return the layout of these tensors, in their order but for the width of their dtypes."""
+        """Return the layout of these tensors: those with the widest dtypes first, and otherwise in their order."""
         each = [Spec(name, tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()]
         return cls(tuple(sorted(each, key=lambda spec: -spec.dtype.itemsize)))
 
     def of_dtype(self, dtype: torch.dtype) -> Self:
-        """Return the layout with this dtype for all floating-point tensors."""
+        """Return a copy of the layout with this dtype for all floating-point tensors."""
         specs = (spec._replace(dtype=dtype) if spec.dtype.is_floating_point else spec for spec in self.specs)
         return type(self)(tuple(sorted(specs, key=lambda spec: -spec.dtype.itemsize)))
 
@@ -88,7 +88,7 @@ class Layout:
 
     @classmethod
     def of_plain(cls, specs: Sequence[Plain]) -> Self:
-        """Return the layout that `to_plain` described."""
+        """Return the layout from the result of `to_plain`."""
         return cls(tuple(Spec(name, tuple(shape), _DTYPES[dtype]) for name, shape, dtype in specs))
 
     @cached_property
@@ -97,7 +97,7 @@ class Layout:
         return sum(spec.size for spec in self.specs)
 
     def buckets(self, size: int) -> range:
-        """Return the numbers of the buckets of `size` bytes, a multiple of 8."""
+        """Return the numbers of all buckets of `size` bytes; `size` must be a multiple of 8."""
         return range(ceil(self.total / size))
 
     def length(self, number: int, size: int) -> int:
@@ -115,9 +115,9 @@ class Layout:
             at += spec.size
 
     def fill(self, number: int, size: int, gather: Gather, bucket: torch.Tensor | None) -> None:
-        """Copy the tensors' present values, cast to the layout's dtypes, into a bucket of bytes.
+        """Copy the current values of the tensors in a bucket, cast to the layout's dtypes, into `bucket`.
 
-        Ranks that share the tensors call it together; those that need no copy pass None.
+        Ranks that share the tensors must call this together; those that need no copy pass None.
         """
         for part in self.slices(number, size):
             with gather(part.spec.name) as tensor:
@@ -125,7 +125,7 @@ class Layout:
                     part.view(bucket).copy_(tensor.detach().reshape(-1)[part.start : part.stop])
 
     def header(self, metadata: Mapping[str, str]) -> bytes:
-        """Return the beginning of a safetensors file: the length of its header and the header."""
+        """Return the bytes of a safetensors file before its data: the header's length and the header."""
         entries, at = {"__metadata__": dict(metadata)} if metadata else {}, 0
         for spec in self.specs:
             shape, offsets = list(spec.shape), [at, at + spec.size]

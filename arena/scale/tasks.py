@@ -10,15 +10,15 @@ from typing import Any
 from arena.errors import ConfigError, WorkerLost
 
 POLL = 0.2
-"""Seconds between checks for interruption while waiting for a task."""
+"""Seconds between two checks for an interruption while waiting for a task."""
 START_SECONDS = 60.0
-"""Timeout for a cluster's first task."""
+"""Timeout in seconds for a cluster's first task."""
 TRIALS = 5
-"""Attempts at a first task whose worker dies."""
+"""Maximum attempts to run a first task, if its worker dies."""
 
 
 class RayCalls:
-    """Function that runs each call as a Ray task with these resource `options`, and returns its result."""
+    """Callable that runs calls as Ray tasks with these resource `options`, and returns their results."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         import ray
@@ -27,9 +27,9 @@ class RayCalls:
         self._task = ray.remote(max_retries=0, **options)(_run_call)
 
     def check(self, seconds: float = START_SECONDS) -> None:
-        """Run an empty task to check that the cluster runs tasks. Tries again if its worker dies.
+        """Check that the cluster runs tasks, by running an empty one. Retries if its worker dies.
 
-        Raises ConfigError if a task does not finish within `seconds` or the workers of all trials die.
+        Raises ConfigError if a task does not finish within `seconds` or the workers of all attempts die.
         """
         for _ in range(TRIALS):
             trial = self._task.remote(_do_nothing, (), {})
@@ -46,7 +46,7 @@ class RayCalls:
         raise ConfigError(f"scale.tasks: the workers of {TRIALS} first tasks died ({why}): look at Ray's logs there")
 
     def __call__(self, work: Callable[..., Any], /, *given: Any, **named: Any) -> Any:
-        """Return the result of `work` with these arguments, or raise its exception. Blocks until the task has ended.
+        """Run `work` with these arguments as a task. Waits for its end, and returns its result or raises its exception.
 
         Raises WorkerLost if its worker or node dies. An interruption cancels the task.
         """
@@ -73,7 +73,7 @@ def _run_call(work: Callable[..., Any], given: tuple[Any, ...], named: dict[str,
 
 
 def _do_nothing() -> None:
-    """Do nothing: the work of an empty task."""
+    """Do nothing, as the body of an empty task."""
 
 
 def _name(work: Callable[..., Any]) -> str:
@@ -81,5 +81,5 @@ def _name(work: Callable[..., Any]) -> str:
 
 
 def _first_line(error: Exception) -> str:
-    """Return the first line of the error's message, cut to 200 characters."""
+    """Return the first line of the error's message, truncated to 200 characters."""
     return next(iter(str(error).strip().splitlines()), "")[:200]

@@ -1,4 +1,4 @@
-"""Tensors of a policy on the ranks, seen from the driver, which holds one bucket of them at a time."""
+"""Access of the driver to a policy's tensors on the trainer ranks, one bucket at a time."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -19,15 +19,15 @@ from arena.scale.ranks import Ranks
 from arena.scale.transfer import Link
 
 Fetch = Callable[[Layout, int], Awaitable[np.ndarray]]
-"""(layout, number of a bucket) -> its bytes from rank 0; all ranks compute it together."""
+"""(layout, bucket number) -> the bucket's bytes from rank 0; all ranks take part."""
 
 
 class WeightsGone(Exception):
-    """Raised if the ranks no longer hold the weights: they have begun to learn on."""
+    """Raised if the ranks no longer hold the weights, because their next update has begun."""
 
 
 class RankTensors(RemoteTensors):
-    """Tensors of a layout, fetched from the ranks. Read them in the layout's order: the last bucket is kept."""
+    """Tensors of a layout, fetched from the ranks. Read them in the layout's order: only the last bucket is cached."""
 
     def __init__(self, layout: Layout, fetch: Fetch) -> None:
         self.layout, self._fetch = layout, fetch
@@ -65,19 +65,19 @@ class RankTensors(RemoteTensors):
 
 @dataclass(frozen=True)
 class RankWeights(RemoteWeights):
-    """Published weights of a policy on the ranks, until they learn on."""
+    """Published weights of a policy on the trainer ranks, valid until their next update."""
 
     name: str
     """Name of the policy."""
     origin: Origin
     form: Form
     tensors: RankTensors
-    """Tensors that a checkpoint stores of the policy."""
+    """The policy's tensors, as a checkpoint stores them."""
     is_current: Callable[[], bool]
     """True while the ranks hold these weights, until the next update begins."""
     ranks: Ranks
     send: Callable[[Layout, Link], Awaitable[str]]
-    """Broadcast a layout from rank 0 over a link; the result is the reason of a failure, or ""."""
+    """Function that broadcasts a layout's tensors from rank 0 over a link. Returns the reason of a failure, or ""."""
 
     def write(self, folder: Path) -> None:
         """Write the weights with the model's settings in Hugging Face layout, or an adapter in peft's layout."""
@@ -94,7 +94,7 @@ class RankWeights(RemoteWeights):
 
 
 def run_blocking(work: Awaitable[Any]) -> Any:
-    """Run a call of the ranks in a loop of its own and return its result, whether or not a loop runs here."""
+    """Run a call of the ranks in an event loop of its own and return its result, even if a loop is running here."""
 
     async def through() -> Any:
         return await work

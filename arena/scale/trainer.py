@@ -1,4 +1,4 @@
-"""Trainer of one policy on several ranks: the driver's side, with plans and state. Weights are on the ranks."""
+"""Driver's side of a trainer of one policy on several ranks: plans and state. The weights are on the ranks."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -24,22 +24,22 @@ from arena.scale.transfer import Link
 
 
 class ScaledTrainer:
-    """Trainer of one policy whose weights and optimiser are on all ranks; same interface as `Trainer`."""
+    """Trainer of one policy, with weights and optimiser on all ranks and the interface of `Trainer`."""
 
     def __init__(self, ranks: Ranks, policy: Policy, rule: UpdateSpec, bf16: bool) -> None:
-        """Let the ranks load the policy, which has no model here. Must not run in the event loop's thread."""
+        """Load the policy on the ranks; this process keeps no model. Must not run in the event loop's thread."""
         assert policy.origin is not None, "only a trained policy has a trainer"
         self.name, self._ranks = policy.name, ranks
         self._learner = Learner(policy.name, policy.origin, rule, bf16)
         self._state: dict[str, Any] = {"steps": 0, "memory": {}}
         self._changes = 0
-        """Number of changes of the weights so far, begun or done."""
+        """Number of weight changes so far, including one in progress."""
         policy.model = policy.base = None
         self._form = asyncio.run(self._load())
         self._planner = Planner(policy.name, rule, self._form.costs)
 
     async def _load(self) -> Form:
-        """Let every rank load the policy, from folders on its node."""
+        """Load the policy on every rank from folders on its node. Returns the form that all ranks have."""
         purpose, origin = f"policy '{self.name}', loading", self._learner.origin
         paths = {path: await self._ranks.send_folder(purpose, path) for path in {origin.source, origin.folder}}
         each = zip(paths[origin.source], paths[origin.folder], strict=True)
@@ -49,15 +49,15 @@ class ScaledTrainer:
         return form
 
     def plan(self, samples: Sequence[Sample], rng: np.random.Generator, clock: Clock = Clock()) -> Plan:
-        """Return the plan of an update on these samples, divided among all ranks."""
-        return self._planner.update(samples, rng, clock, self._state["steps"], len(self._ranks))
+        """Return the plan of an update on the samples, split across all ranks."""
+        return self._planner.plan_update(samples, rng, clock, self._state["steps"], len(self._ranks))
 
     def plan_imitation(self, samples: Sequence[Sample], spec: ImitateSpec, rng: np.random.Generator) -> Plan:
-        """Return the plan of supervised learning on these samples, divided among all ranks."""
-        return self._planner.imitation(samples, spec, rng, len(self._ranks))
+        """Return the plan of supervised learning on the samples, split across all ranks."""
+        return self._planner.plan_imitation(samples, spec, rng, len(self._ranks))
 
     async def update(self, plan: Plan, stepped: Callable[[], None] = lambda: None) -> dict[str, float]:
-        """Run a plan on all ranks and return metrics over all of them. Calls `stepped` once per step, at the end."""
+        """Run a plan on all ranks and return their common metrics. Calls `stepped` once per step, at the end."""
         import ray
 
         self._changes += 1
@@ -71,8 +71,8 @@ class ScaledTrainer:
         return metrics
 
     async def score(self, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[StreamScores]:
-        """Return log-probabilities and entropies of each stream's sampled tokens, in order. Ranks share the work."""
-        shares = self._planner.scoring(streams, len(self._ranks))
+        """Return each stream's log-probabilities and entropies of sampled tokens. Ranks share the work."""
+        shares = self._planner.plan_scoring(streams, len(self._ranks))
         given = [(self.name, *pack_scoring(streams, temperatures, share)) for share in shares]
         found: dict[int, StreamScores] = {}
         for scores in await self._ranks.ask_each(f"policy '{self.name}', scoring", "score", given):
@@ -81,12 +81,12 @@ class ScaledTrainer:
         return [found.get(i, nothing) for i in range(len(streams))]
 
     async def save(self) -> RankTensors:
-        """Return the optimiser's moments by parameter name, which are fetched from the ranks when they are read."""
+        """Return the optimiser's moments by parameter name. Reading one fetches it from the ranks."""
         layout, *_ = await self._ask("saving", "moments")
         return RankTensors(layout, self._make_fetch("moments"))
 
     async def load(self, folder: Path, state: Mapping[str, Any]) -> None:
-        """Restore the optimiser from a checkpoint folder, which any number of ranks may have written, and the state."""
+        """Restore `state`, and the optimiser from a checkpoint folder that any number of ranks may have written."""
         import ray
 
         path = folder / "optimizer.safetensors"
@@ -100,11 +100,11 @@ class ScaledTrainer:
                 self._state, *_ = await self._ask("loading", "restore", layout, number, bucket)
 
     def state(self) -> dict[str, Any]:
-        """Return the trainer's state (steps and memory) for a checkpoint, as JSON-able values."""
+        """Return the trainer's state (`steps`, `memory`) for a checkpoint, as JSON values."""
         return self._state
 
     async def weights(self) -> RankWeights:
-        """Return the present weights, which stay on the ranks, to publish and save until the next update."""
+        """Return a handle to the current weights, which stay on the ranks. It is valid until the next update."""
         changes, name = self._changes, self.name
 
         async def send(layout: Layout, link: Link) -> str:
@@ -118,7 +118,7 @@ class ScaledTrainer:
         )  # fmt: skip
 
     def _make_fetch(self, kind: Kind) -> Fetch:
-        """Return the function that fetches buckets of the present weights or moments, which later ones are not."""
+        """Return a function that fetches buckets of the current weights or moments. It fails after the next update."""
         changes = self._changes
 
         async def fetch(layout: Layout, number: int) -> np.ndarray:
@@ -131,10 +131,10 @@ class ScaledTrainer:
 
     def _require_current(self, changes: int) -> None:
         if changes != self._changes:
-            raise WeightsGone(f"policy '{self.name}' has learned since: these weights are gone")
+            raise WeightsGone(f"policy '{self.name}' was updated since: these weights no longer exist")
 
     async def close(self) -> None:
-        """Drop the policy from the ranks, unless they are lost. The ranks themselves keep running."""
+        """Drop the policy from the ranks, unless they are lost. The ranks keep running."""
         if not self._ranks.lost:
             await self._ask("closing", "drop")
 

@@ -1,7 +1,7 @@
 """Broadcast of weights from rank 0 to engines, bucket by bucket, in a process group that exists for one broadcast.
 
-Receivers meet the sender at its store and wait there until it begins. The sender does not notice a receiver's death:
-only a receiver's own answer shows that it has everything.
+Receivers connect to the sender's store and wait there until it begins. The sender does not notice a receiver's death:
+only a receiver's own answer shows that it has received everything.
 """
 
 import mmap
@@ -20,10 +20,10 @@ from agents.model_config import first_line
 from arena.scale.layout import Gather, Layout, Plain, Slice
 
 POLL = 0.01
-"""Seconds between a waiting receiver's looks at the store."""
+"""Seconds between two checks of the store by a waiting receiver."""
 
 CONNECT = timedelta(seconds=30)
-"""Maximum time in which the members of a broadcast connect. All of them have just answered."""
+"""Timeout for the members of a broadcast to connect. It is short because all of them have just answered."""
 
 
 class TransferFailed(Exception):
@@ -32,36 +32,37 @@ class TransferFailed(Exception):
 
 @dataclass(frozen=True)
 class Link:
-    """Rendezvous place and members of one broadcast. Member 0 sends."""
+    """Connection settings of one member of a broadcast. Member 0 is the sender."""
 
     key: str
-    """Name of the broadcast, unique in the life of the sender's store."""
+    """Name of the broadcast, unique during the lifetime of the sender's store."""
     address: str
     """Address of the sender's store."""
     port: int
     count: int
     """Number of members."""
     timeout: float
-    """Maximum seconds of each step."""
+    """Timeout of each step in seconds."""
     patience: float
-    """Maximum seconds that receivers wait until the sender begins."""
+    """Timeout in seconds for the sender to begin, for receivers."""
     bucket: int
     """Bytes of a bucket."""
     shared: bool = False
     """True if all members are on one machine and share the memory of two buckets."""
     nccl: bool = False
-    """True if each member has a GPU of its own."""
+    """True if each member has a separate GPU."""
     member: int = 0
+    """Index of this member."""
     own: str = "127.0.0.1"
     """Address of this member."""
 
     def of(self, member: int, own: str) -> Self:
-        """Return the link of one member."""
+        """Return the same settings for another member, with its address `own`."""
         return replace(self, member=member, own=own)
 
 
 class Rendezvous:
-    """Store at which the members of broadcasts meet; it listens on one address while its process lives."""
+    """Store through which the members of broadcasts connect. It listens on one address while its process lives."""
 
     def __init__(self, address: str) -> None:
         from torch.distributed import TCPStore  # type: ignore[attr-defined]
@@ -76,9 +77,9 @@ class Rendezvous:
 
 
 def send(link: Link, meeting: Rendezvous, layout: Layout, gather: Gather) -> str:
-    """Broadcast the tensors of a layout as rank 0 and return "", or the reason if it failed.
+    """Broadcast the tensors of a layout as rank 0. Returns "", or the reason if it failed.
 
-    `gather` is called for all tensors in any case, because the other ranks wait there.
+    `gather` is called for all tensors even after a failure, because the other ranks wait in it.
     """
     failure, channel, descriptor = "", None, None
     try:
@@ -104,7 +105,7 @@ def send(link: Link, meeting: Rendezvous, layout: Layout, gather: Gather) -> str
 
 
 def await_sender(link: Link) -> Any:
-    """Wait until the sender begins, and return its store. Raises TransferFailed."""
+    """Wait until the sender begins, and return its store. Raises TransferFailed at a timeout or error."""
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
     with _convert_errors():
@@ -119,13 +120,13 @@ def await_sender(link: Link) -> Any:
 
 
 def receive(link: Link, store: Any, layout: Layout, write: Callable[[Slice, torch.Tensor], None]) -> None:
-    """Receive the tensors of a layout, calling `write` with each slice and its values. Raises TransferFailed."""
+    """Receive the tensors of a layout, and call `write` with each slice and its values. Raises TransferFailed."""
     for part, values in receive_slices(link, store, layout):
         write(part, values)
 
 
 def receive_slices(link: Link, store: Any, layout: Layout) -> Iterator[tuple[Slice, torch.Tensor]]:
-    """Yield each slice of a layout with its values, which the next bucket may overwrite. Raises TransferFailed."""
+    """Receive and yield each slice with its values, which the next bucket may overwrite. Raises TransferFailed."""
     with _convert_errors():
         descriptor = os.open(store.get(f"{link.key}/begins").decode(), os.O_RDWR) if link.shared else None
         try:
@@ -142,10 +143,10 @@ def receive_slices(link: Link, store: Any, layout: Layout) -> Iterator[tuple[Sli
 
 
 def receive_tensors(number: int, specs: Sequence[Plain], link: Mapping[str, Any]) -> Iterator[tuple[str, torch.Tensor]]:
-    """Receive a broadcast in an engine's own process with this number, and yield names and whole tensors.
+    """Receive a broadcast in process `number` of an engine, and yield names and whole tensors.
 
-    `specs` is a plain layout; `link` is the link of the engine's first process, as a dictionary. Each tensor has memory
-    of its own. Raises TransferFailed.
+    `specs` is a plain layout; `link` is the link of the engine's first process, as a dictionary. Tensors do not share
+    memory. Raises TransferFailed.
     """
     first, layout, part = Link(**link), Layout.of_plain(specs), torch.empty(0)
     own = first.of(first.member + number, first.own)
@@ -169,8 +170,8 @@ def _convert_errors() -> Iterator[None]:
 class _Channel:
     """Connection of one member to a broadcast: its process group and its memory for buckets.
 
-    On one machine all members map the same two buckets. The sender fills one while the receivers read the other, and
-    the group only keeps them in step.
+    On one machine, all members map the same two buckets. The sender fills one while the receivers read the other, and
+    the process group only synchronises them.
     """
 
     def __init__(self, link: Link, store: Any, layout: Layout, descriptor: int | None) -> None:
@@ -201,12 +202,12 @@ class _Channel:
             self._group = gloo(own, link.member, link.count, options)
 
     def bucket(self, number: int) -> torch.Tensor:
-        """Return the memory of a bucket, which the next but one overwrites, or the next if memory is not shared."""
+        """Return the memory of a bucket. The next bucket overwrites it; with shared memory, the next but one."""
         at = number % 2 * self._link.bucket if self._link.shared else 0
         return self._memory[at : at + self._layout.length(number, self._link.bucket)]
 
     def exchange(self, bucket: torch.Tensor) -> None:
-        """Send or receive a bucket. Raises RuntimeError if a member is found to be gone, or after the timeout."""
+        """Send or receive a bucket. Raises RuntimeError if a member is gone, or at the timeout."""
         if self._link.shared:
             self._group.barrier().wait()
             return

@@ -1,4 +1,4 @@
-"""Readers of run folders, finished or live. They load JSON, Parquet and text, but not the learner."""
+"""Readers of the folders of finished or running runs. They import no learning code."""
 
 import json
 import os
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from arena.errors import StoreError
-from arena.store.arrow import complete_table, match_rows, match_table, parquet_columns
+from arena.store.arrow import complete_table, matches_to_table, parquet_columns, table_to_matches
 from arena.store.blobs import Blobs
 from arena.store.files import CONFIG, explain_errors, require_config, require_run
 from arena.store.lines import LogError, read_lines
@@ -50,8 +50,8 @@ def parse_log_name(name: str) -> tuple[int, str] | None:
     return (int(match[1]), match[2]) if match else None
 
 
-def iteration_of(id: str) -> int | None:
-    """Return the iteration that a match id such as 0003-0012 begins with; None if the text is no match id."""
+def parse_iteration(id: str) -> int | None:
+    """Return the iteration in a match id such as 0003-0012; None if the text is not a match id."""
     match = _MATCH_ID.fullmatch(id)
     return int(match[1]) if match else None
 
@@ -61,12 +61,12 @@ def read_parquet(
 ) -> Any:
     """Read columns, by dotted names such as `turns.seat`, from a sealed log or credit file as an Arrow table.
 
-    Optional columns that the file lacks are filled with defaults, or left out of a `sparse` table. With `ids`, only
-    rows of these matches are returned; groups of rows without them are not read. Raises LogError if the file is damaged
-    or of another version.
+    Optional columns that the file lacks are filled with defaults, or left out if `sparse`. With `ids`, only rows of
+    these matches are returned, and row groups without them are not read. Raises LogError if the file is damaged or has
+    another schema version.
     """
     try:
-        open_plain(path).close()  # raises for a pipe, which pyarrow would wait for
+        open_plain(path).close()  # raises for a pipe, on which pyarrow would hang
         file = pq.ParquetFile(path, page_checksum_verification=True)
         absent = find_absent_fields(schema, file.schema_arrow, file.schema_arrow.metadata, path)
         groups = [k for k in range(file.num_row_groups) if ids is None or _may_contain(file.metadata.row_group(k), ids)]
@@ -89,15 +89,18 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     for number, row in enumerate(rows, start=1):
         iteration = row.get("iteration")
         if not isinstance(iteration, int) or isinstance(iteration, bool) or not 0 <= iteration < 10**9:
-            raise LogError(f"{path}:{number}: this line names no iteration: restore the file from a copy")
+            raise LogError(f"{path}:{number}: this line has no iteration: restore the file from a copy")
     return rows
 
 
 class LogReader:
-    """Reader of a log folder: rows of open and sealed iterations, in the form of `MatchRecord.to_json`, and credit."""
+    """Reader of a run's log: match rows, as `MatchRecord.to_json` returns them, and credit.
+
+    The log of an iteration is open (JSON lines) while it is played, and then sealed (Parquet).
+    """
 
     def __init__(self, folder: Path) -> None:
-        """Use this folder, which need not exist yet."""
+        """Prepare to read the folder, which may not exist yet."""
         self.folder = folder
         self.blobs = Blobs(folder / "blobs")
         """Images of the matches."""
@@ -106,15 +109,15 @@ class LogReader:
         """Return the numbers of the iterations that have a log, ascending."""
         files = self.folder.iterdir() if self.folder.is_dir() else ()
         found = [parse_log_name(file.name) for file in files]
-        return sorted({one[0] for one in found if one and one[1] != "credit.parquet"})
+        return sorted({parsed[0] for parsed in found if parsed and parsed[1] != "credit.parquet"})
 
     def read(self, iteration: int, streams: bool = True, ids: Collection[str] | None = None) -> list[dict[str, Any]]:
-        """Return an iteration's rows, all or those of `ids`, ordered by id. Without `streams`, rows lack their tokens.
+        """Return an iteration's rows, all or those of `ids`, ordered by match id. Without `streams`, they lack tokens.
 
         Raises LogError for a damaged log.
         """
         wanted = [name for name in MATCHES.names if streams or name != "streams"]
-        rows = match_rows(self._read_table(iteration, wanted, sparse=True, ids=ids))
+        rows = table_to_matches(self._read_table(iteration, wanted, sparse=True, ids=ids))
         return sorted(rows, key=lambda row: str(row["id"]))
 
     def table(self, iteration: int, columns: Collection[str], ids: Collection[str] | None = None) -> Any:
@@ -132,13 +135,13 @@ class LogReader:
         return set(column.to_pylist())
 
     def credit(self, iteration: int) -> list[CreditRow]:
-        """Return reward and advantage of each of the iteration's turns; [] before credit has been assigned."""
+        """Return the reward and advantage of each turn of an iteration; [] before credit has been assigned."""
         return [CreditRow(**row) for row in self.credit_table(iteration).to_pylist()]
 
     def credit_table(
         self, iteration: int, columns: Collection[str] = CreditRow._fields, ids: Collection[str] | None = None
     ) -> Any:
-        """Return columns of an iteration's credit, a row per turn, as an Arrow table; empty if credit is not assigned.
+        """Return columns of an iteration's credit as an Arrow table, one row per turn; empty before it is assigned.
 
         `ids` restricts the matches. `columns` may include lists with a value per token: `advantages`, `ratios`, `gaps`.
         """
@@ -149,7 +152,7 @@ class LogReader:
     def _read_table(
         self, iteration: int, columns: Collection[str], sparse: bool = False, ids: Collection[str] | None = None
     ) -> Any:
-        """Return columns of an iteration's Parquet file or, if it has none, of its JSON lines, as an Arrow table."""
+        """Return columns of an iteration as an Arrow table, from its Parquet file or, if unsealed, its JSON lines."""
         table = self._read_sealed(iteration, columns, sparse, ids)
         if table is None and not (rows := self.read_open_rows(iteration)):
             # The run may have sealed it and removed its open file between the two reads.
@@ -160,9 +163,9 @@ class LogReader:
         return self._read_open(iteration, wanted, columns, sparse)
 
     def _read_open(self, iteration: int, rows: Sequence[dict[str, Any]], columns: Collection[str], sparse: bool) -> Any:
-        """Return columns of JSON lines rows as an Arrow table. Raises LogError if a row does not fit the schema."""
+        """Return columns of JSON-lines rows as an Arrow table. Raises LogError if a row does not fit the schema."""
         try:
-            table = match_table(rows)
+            table = matches_to_table(rows)
         except LogError as error:
             path = log_path(self.folder, iteration, "jsonl")
             raise LogError(f"{path}: {error}: restore the file from a copy") from None
@@ -180,7 +183,7 @@ class LogReader:
         return table
 
     def read_open_rows(self, iteration: int) -> list[dict[str, Any]]:
-        """Return an open iteration's rows in the order of writing; [] if it has none. Raises LogError if damaged."""
+        """Return an open iteration's rows in the order of writing; [] if there are none. Raises LogError if damaged."""
         path = log_path(self.folder, iteration, "jsonl")
         rows = read_lines(path)
         for number, row in enumerate(rows, start=1):
@@ -235,7 +238,7 @@ class RunReader(FolderReader):
     """Reader of a run folder: config, environment, matches, credit and metrics."""
 
     def __init__(self, path: str | Path) -> None:
-        """Prepare to read the run at `path`. Raises StoreError if it is no run folder."""
+        """Prepare to read the run at `path`. Raises StoreError if it is not a run folder."""
         super().__init__(require_run(Path(path)))
         self.log = LogReader(self.path / "log")
 
@@ -244,7 +247,7 @@ class RunReader(FolderReader):
         return self.log.iterations()
 
     def matches(self, streams: bool = True) -> Iterator[dict[str, Any]]:
-        """Yield the row of every match, ordered by iteration and id. Rows lack their tokens if `streams` is False."""
+        """Yield the row of every match, ordered by iteration and id. Without `streams`, rows have no tokens."""
         for iteration in self.iterations():
             yield from self.log.read(iteration, streams)
 
@@ -255,7 +258,7 @@ class RunReader(FolderReader):
 
     def match(self, id: str) -> dict[str, Any]:
         """Return the row of the match `id`. Raises StoreError, with the nearest id, if there is none."""
-        iteration = iteration_of(id)
+        iteration = parse_iteration(id)
         for row in [] if iteration is None else self.log.read(iteration, ids=[id]):
             return row
         near = get_close_matches(id[:64], self.table(["id"])["id"].to_pylist(), n=1)
@@ -263,11 +266,11 @@ class RunReader(FolderReader):
         raise StoreError(f"{self.path} has no match '{id[:64]}'{hint}")
 
     def credit(self, iteration: int) -> list[CreditRow]:
-        """Return reward and advantage of each of the iteration's turns; [] before credit has been assigned."""
+        """Return the reward and advantage of each turn of an iteration; [] before credit has been assigned."""
         return self.log.credit(iteration)
 
     def credit_table(self) -> Any:
-        """Return match, turn, seat, reward and advantage of all turns of the run as an Arrow table, by iteration."""
+        """Return match, turn, seat, reward and advantage of all turns as an Arrow table, ordered by iteration."""
         none = CREDIT.empty_table().select([*CreditRow._fields])
         return pa.concat_tables([none, *map(self.log.credit_table, self.iterations())])
 

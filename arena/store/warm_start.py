@@ -1,6 +1,7 @@
 """Checkpoint of an unfinished warm start: all trained policies between two steps of imitation (supervised learning).
 
-It is written as checkpoints are, into the folder `imitation`, which checkpoint 0 replaces. Losing it costs only time.
+It is written like other checkpoints, into the folder `imitation`, and checkpoint 0 replaces it. Without it, the
+imitation starts again.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,18 +23,18 @@ class ImitationProgress(State):
     """Manifest of the unfinished imitation: the number of finished steps, and the state of each policy."""
 
     experiment: str
-    """Hash of the settings of its run (`arena.config.saved_config.identity`)."""
+    """Hash of the run's settings (`arena.config.saved_config.identity`)."""
     policy: str
     """Policy that is being trained."""
     steps: Count
-    """Finished steps of its imitation."""
+    """Number of finished steps of this policy's imitation."""
     total: Count
-    """All steps of its imitation."""
+    """Total number of steps of this policy's imitation."""
     policies: dict[str, PolicyState]
 
     def states(self) -> dict[str, dict[str, Any]]:
         """Return the state of each policy as a dict, by name, without fields that were not set."""
-        return {name: one.model_dump(exclude_unset=True) for name, one in self.policies.items()}
+        return {name: state.model_dump(exclude_unset=True) for name, state in self.policies.items()}
 
 
 def save(run: Path, metadata: Mapping[str, Any], fill: Callable[[Path], None]) -> None:
@@ -55,9 +56,9 @@ def read_progress(run: Path) -> ImitationProgress | None:
 
 
 def load_unfinished(run: Path, experiment: str) -> tuple[Checkpoint, ImitationProgress] | None:
-    """Return the unfinished imitation after verifying every file, as checkpoint and manifest; None if there is none.
+    """Verify the files of the unfinished imitation and return its checkpoint and manifest; None if there is none.
 
-    Raises StoreError if it is damaged or if its settings have another hash than `experiment`.
+    Raises StoreError if it is damaged, or if the hash of its settings is not `experiment`.
     """
     if not (run / FOLDER).is_dir():
         return None
@@ -78,4 +79,4 @@ def _read(run: Path, read: Callable[[Path, str], dict[str, Any]]) -> ImitationPr
     try:
         return ImitationProgress.model_validate(body)
     except ValidationError:
-        raise StoreError(f"imitation {run / FOLDER} is torn: its manifest is of something else") from None
+        raise StoreError(f"imitation {run / FOLDER} is damaged: its manifest has another format") from None

@@ -160,9 +160,9 @@ def _load_policy() -> Any:
 
 def _train_one_rank(samples: Any) -> dict[str, torch.Tensor]:
     from agents.policy import trainable_parameters
-    from arena.learn.trainer import local_trainer
+    from arena.learn.trainer import create_local_trainer
 
-    trainer: Any = local_trainer(_load_policy(), _make_rule(), False)
+    trainer: Any = create_local_trainer(_load_policy(), _make_rule(), False)
     for k in range(3):
         trainer.carry_out(trainer.plan(samples, np.random.default_rng(k)))
     return {name: value.detach() for name, value in trainable_parameters(trainer.model).items()}

@@ -12,7 +12,7 @@ from games.contracts import View
 
 
 class BabyAI(MiniGrid):
-    """Game of one agent in a BabyAI level, `env`, which follows the instruction in `mission`; see MiniGrid."""
+    """Game of one agent in the BabyAI level `env`, which follows the instruction in `mission`; see MiniGrid."""
 
     name = "babyai"
     family = "BabyAI"
@@ -20,7 +20,7 @@ class BabyAI(MiniGrid):
 
 
 class Expert:
-    """BabyAI's bot, which takes one act a turn. It fails on a few levels, such as KeyInBox, and then does nothing."""
+    """BabyAI's bot as a player. It fails on a few levels, such as KeyInBox, and then does nothing."""
 
     def __init__(self, game: MiniGrid) -> None:
         self.game = game
@@ -28,14 +28,14 @@ class Expert:
         self._last: Any = None
 
     def __call__(self, view: View) -> str:
-        """Return the bot's next act; "done" if the bot fails, which counts among the game's faults."""
+        """Return the bot's next act. If the bot fails, record a fault of the game and return "done"."""
         game = self.game
         try:
             if self._bot is None or self._bot.mission is not game.env:
                 self._bot = importlib.import_module("minigrid.utils.baby_ai_bot").BabyAIBot(game.env)
                 self._last = None
             self._last = self._bot.replan(self._last)
-        except Exception as error:  # noqa: BLE001 the bot asserts what some levels do not keep
+        except Exception as error:  # noqa: BLE001 some levels break the bot's assertions
             game.faults.append(f"expert: {to_one_line(f'{type(error).__name__}: {error}')}")
             self._last = game.env.actions.done
         return ACTS[int(self._last)]

@@ -1,4 +1,4 @@
-"""MiniGrid's and BabyAI's grid worlds as games of one agent (Chevalier-Boisvert et al. 2023), told or shown."""
+"""MiniGrid's and BabyAI's grid worlds (Chevalier-Boisvert et al. 2023) as single-player games in text or pictures."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from games.png import Album
 
 OUTCOME = "outcome"
 ACTS = ("left", "right", "forward", "pickup", "drop", "toggle", "done")
-"""Acts by their number in the library."""
+"""Acts in the order of their numbers in the library."""
 WIDEST = 64
-"""Maximum of an environment's numeric options, which may be sizes; `max_steps` may be larger."""
+"""Maximum of the environment's numeric options, which may be sizes. `max_steps` may be larger."""
 MOST_STEPS = 10_000
 
 
 class MiniGrid(ForeignGame):
-    """Game of one agent in a MiniGrid environment, `env`, which sees the 7 x 7 cells before it.
+    """Single-player game in the MiniGrid environment `env`, whose agent sees the 7 x 7 cells in front of it.
 
-    Acts: up to `acts` of left, right, forward, pickup, drop, toggle and done, separated by blanks or commas. If one has
-    no effect, those after it are not done. Options besides TextGame's and the environment's: view "text", "picture" or
-    "both"; acts 1 to 8, by default 3 if there is a picture, else 1; tile 4 to 32, a cell's pixels in the picture.
-    Reward part "outcome": the environment's reward, 1 - 0.9 * steps / max_steps at the goal. Raises ValueError if the
-    environment cannot be made with its options.
+    Acts: up to `acts` of left, right, forward, pickup, drop, toggle and done, separated by spaces or commas. If one has
+    no effect, those after it are skipped. Options, in addition to TextGame's and the environment's: view, "text",
+    "picture" or "both"; acts, 1 to 8, by default 3 if there is a picture and else 1; tile, 4 to 32, a cell's width in
+    pixels. Reward part "outcome": the environment's reward, 1 - 0.9 * steps / max_steps at the goal. Raises ValueError
+    if the environment cannot be made with these options.
     """
 
     name = "minigrid"
@@ -82,7 +82,7 @@ class MiniGrid(ForeignGame):
         return {}
 
     def legal(self, seat: str) -> list[str]:
-        """Return the single acts, whether or not they have an effect now."""
+        """Return all single acts, including those without an effect now."""
         return list(ACTS)
 
     def hides_nothing(self) -> bool:
@@ -90,7 +90,7 @@ class MiniGrid(ForeignGame):
         return False
 
     def situation(self, seat: str) -> str:
-        """Return the grid, the agent's place and direction, and its carried object, as text."""
+        """Return the grid, the agent's position and direction, and its carried object, as text."""
         carried = self.env.carrying
         return f"{self.env.hash()} {carried and carried.encode()}"
 
@@ -99,9 +99,9 @@ class MiniGrid(ForeignGame):
         return self.album.pictures[hash]
 
     def play(self, seat: str, act: str) -> str:
-        """Do the acts in turn until one has no effect, and show the agent's view. Returns the acts that were done.
+        """Perform the acts in order until one has no effect, and show the agent's view. Returns the performed acts.
 
-        Raises IllegalAct for other words, or for too many.
+        Raises IllegalAct for unknown words, or for too many.
         """
         words = act.lower().replace(",", " ").split()
         if not words or len(words) > self.acts or not {*words} <= {*ACTS}:
@@ -125,17 +125,17 @@ class MiniGrid(ForeignGame):
         return " ".join(words[:count])
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return `faults`, `solved` (whether the environment paid) and `steps` done in the environment."""
+        """Return `faults`, `solved` (whether the environment gave a positive reward) and the environment's `steps`."""
         return {**super().figures(), "solved": self.reached, "steps": int(self.env.step_count)}
 
     def _read_local_state(self) -> tuple[Any, ...]:
-        """Return the state that one act can change: place, direction, carried object and object in front."""
+        """Return the state that one act can change: position, direction, carried object and object in front."""
         front = self.env.grid.get(*self.env.front_pos)
         place = tuple(map(int, self.env.agent_pos)), int(self.env.agent_dir)
         return *place, self.env.carrying, front, front and front.encode()
 
     def _show(self, news: str, image: Any) -> None:
-        """Send the agent the news and its view, by the option `view`. `image` is the view in MiniGrid's encoding."""
+        """Send the agent a text and its view in the form of the option `view`. `image` is MiniGrid's encoded view."""
         seen = "" if self.view == "picture" else describe(image, self.env.carrying)
         pixels = None if self.view == "text" else self.env.get_pov_render(self.tile)
         images = () if pixels is None else (self.album.add(np.ascontiguousarray(pixels, dtype=np.uint8)),)

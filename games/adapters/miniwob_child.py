@@ -1,6 +1,6 @@
-"""Server of a child process with one browser on a page of MiniWoB++, started by `games.adapters.miniwob`.
+"""Server for a child process with one browser on a page of MiniWoB++, started by `games.adapters.miniwob`.
 
-Answers {load, seed, acts, picture} and {act, picture}. Imports no other module of Arena.
+It answers requests {load, seed, acts, picture} and {act, picture}. It imports no other module of Arena.
 """
 
 import base64
@@ -11,21 +11,21 @@ from typing import Any
 
 ACT = re.compile(r"(click|type|press) (-?\d+|\S+)(?: (.*))?", re.S)
 STOP_CLOCK = "core.EPISODE_MAX_TIME = 1e9; clearTimeout(core.EP_TIMER)"
-"""A page would end by itself after ten seconds."""
+"""Script that stops a page's clock, which would end the task after ten seconds."""
 
 
 class Server:
-    """Request handler with a browser, kept for as long as the task is the same."""
+    """Request handler with a browser, which is reused while the task stays the same."""
 
     def __init__(self) -> None:
-        os.environ["SE_OFFLINE"] = "true"  # else selenium asks a server for drivers
+        os.environ["SE_OFFLINE"] = "true"  # else selenium would download drivers
         self.task = ""
         self.env: Any = None
         self.seen: dict[str, Any] = {}
         self.reward, self.is_over = 0.0, False
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Return the observation after a request, with `refused` if an act could not be done."""
+        """Carry out a request and return the observation, with the reason in `refused` if an act cannot be done."""
         why = ""
         if "load" in request:
             self.load(request["load"], request["seed"])
@@ -36,7 +36,7 @@ class Server:
         return {"refused": why, **self.observe(request["picture"])}
 
     def load(self, task: str, seed: int) -> None:
-        """Show the page of a task that the seed draws."""
+        """Load the task's page that the seed determines."""
         gymnasium, miniwob = importlib.import_module("gymnasium"), importlib.import_module("miniwob")
         if self.task != task:
             if self.env is not None:
@@ -50,7 +50,7 @@ class Server:
         self.env.unwrapped.instance.driver.execute_script(STOP_CLOCK)
 
     def act(self, text: str) -> str:
-        """Do an act on the page. Returns why it cannot be done, or "" if it was."""
+        """Carry out an act on the page. Returns "", or the reason if it cannot be done."""
         kinds, inner = importlib.import_module("miniwob.action").ActionTypes, self.env.unwrapped
         read = ACT.fullmatch(text)
         if read is None:
@@ -71,14 +71,14 @@ class Server:
             action = inner.create_action(kinds.FOCUS_ELEMENT_AND_TYPE_TEXT, ref=int(where), text=rest)
         try:
             self.seen, reward, is_over, is_cut, _ = self.env.step(action)
-        except Exception:  # noqa: BLE001 selenium's errors come as many classes
+        except Exception:  # noqa: BLE001 selenium raises many classes of errors
             inner.instance.driver.execute_script("return 1")  # raises if the browser itself is gone
             return f"the browser cannot {verb} there"
         self.reward, self.is_over = self.reward + float(reward), bool(is_over or is_cut)
         return ""
 
     def observe(self, picture: bool) -> dict[str, Any]:
-        """Return the task, the page's elements, the picture if it is asked for, and the reward so far."""
+        """Return the task, the page's elements, the reward so far, `done`, and the pixels if `picture` is True."""
         elements = [
             {"ref": int(each["ref"]), "parent": int(each["parent"]), "tag": str(each["tag"]), "text": str(each["text"]),
              "value": str(each["value"]), "focused": bool(each["flags"][0])}

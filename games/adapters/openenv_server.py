@@ -1,4 +1,4 @@
-"""Servers of OpenEnv on this machine: running ones by URL, or an application served by a process of ours."""
+"""OpenEnv servers: running ones by URL, or applications that a child process serves on this machine."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from games.adapters.child import ROOT, end_process
 from games.base import to_one_line
 
 PYTHON = "ARENA_OPENENV_PYTHON"
-"""Environment variable with the Python that has openenv-core, if it is not Arena's own."""
+"""Environment variable with the path of the Python that has openenv-core, if it is not Arena's own."""
 START_SECONDS, STEP_SECONDS = 120.0, 100.0
 ENDING_SECONDS = 1.0
 OPEN_SECONDS = 60.0
-"""Limit of a new session's handshake."""
+"""Time limit of a new session's handshake."""
 LONGEST = 32 << 20
 """Maximum bytes of a message."""
 MOST_PROCESSES = 8
@@ -47,7 +47,7 @@ class RequestRefused(Exception):
 
 
 class Session:
-    """A session of a server over its WebSocket: an environment of its own."""
+    """Session with a server over a WebSocket. Each session has its own environment."""
 
     def __init__(self, server: Server) -> None:
         client = importlib.import_module("websockets.sync.client")
@@ -66,11 +66,11 @@ class Session:
                     server.socket_url, max_size=LONGEST, open_timeout=OPEN_SECONDS, ping_interval=None, proxy=None
                 )
         except Exception as error:  # noqa: BLE001 sockets and handshakes fail in many ways
-            server.close()  # a process that does not answer: the next session starts another
+            server.close()  # so that the next session starts another process
             raise ServerError(f"{server.name} cannot be reached: {to_one_line(str(error))}") from None
 
     def ask(self, kind: str, data: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer to a message. Raises RequestRefused for an error, ServerError after a timeout."""
+        """Send a message and return the answer. Raises RequestRefused for an error answer, ServerError without one."""
         self._is_waiting = True
         try:
             with contextlib.suppress(
@@ -98,7 +98,7 @@ class Session:
         return dict(found)
 
     def close(self) -> None:
-        """End the session; and the server if it has yet to answer, as after a turn's time limit."""
+        """End the session. Ends the server too if an answer is pending, as after a turn's time limit."""
         if self._is_waiting:
             self.server.close()
         self._hang_up()
@@ -115,7 +115,7 @@ class Session:
 
 
 class Server:
-    """A server at a URL, or of an application `module:name`, which a process serves on a socket of this machine."""
+    """Server at a URL, or child process that serves an application `module:name` on a socket of this machine."""
 
     def __init__(self, env: str) -> None:
         self.name = f"the server of openenv:{env}"
@@ -144,16 +144,16 @@ class Server:
 
     @property
     def is_alive(self) -> bool:
-        """Return False if the process has ended; True for a server at a URL."""
+        """Return True if the child process is running, or for a server at a URL."""
         return self._process is None or self._process.poll() is None
 
     @property
     def pid(self) -> int:
-        """Id of the process, or 0 for a server at a URL."""
+        """Id of the child process; 0 for a server at a URL."""
         return 0 if self._process is None else self._process.pid
 
     def schema(self) -> dict[str, Any]:
-        """Return the JSON schema of the environment's actions. Raises ServerError."""
+        """Return the JSON schema of the environment's actions. Raises ServerError if the server does not answer."""
         try:
             connection = (
                 _UnixConnection(self.path)
@@ -171,20 +171,20 @@ class Server:
             ) from None
 
     def await_end(self) -> None:
-        """Wait a moment in case the process is ending, so that no further session is begun there."""
+        """Wait briefly in case the process is ending, so that no further session starts there."""
         if self._process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(ENDING_SECONDS)
 
     def close(self) -> None:
-        """End the process, if there is one, and release its files."""
+        """End the child process, if there is one, and delete its files."""
         if self._process is not None:
             self._end()
             self._errors.close()
             self._folder.cleanup()
 
     def _await_start(self) -> None:
-        """Wait until the process listens. Raises ServerError, with the last line that it wrote, if it does not."""
+        """Wait until the process listens. If it does not, raises ServerError with the last line of its stderr."""
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline and self.is_alive:
             with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as trial:
@@ -198,7 +198,7 @@ class Server:
 
 
 def _import_closed_error() -> type[Exception]:
-    """Return the exception of a closed WebSocket."""
+    """Import the exception that websockets raises for a closed connection."""
     closed: type[Exception] = importlib.import_module("websockets.exceptions").ConnectionClosed
     return closed
 
@@ -215,18 +215,18 @@ resource.setrlimit(resource.RLIMIT_AS, (16 << 30, 16 << 30))
 import uvicorn
 uvicorn.run(sys.argv[1], uds=sys.argv[2], log_level="error")
 """
-"""Program that serves an application until its standard input ends, as it does with the parent; removes the socket."""
+"""Program that serves an application until its standard input closes, as when the parent ends. Removes the socket."""
 
 
 class _UnixConnection(http.client.HTTPConnection):
-    """HTTP connection to a socket file."""
+    """HTTP connection over a Unix socket."""
 
     def __init__(self, path: str) -> None:
         super().__init__("localhost", timeout=20)
         self._path = path
 
     def connect(self) -> None:
-        """Connect to the file."""
+        """Connect to the Unix socket."""
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.settimeout(20)
         self.sock.connect(self._path)
@@ -238,15 +238,16 @@ _STARTING = threading.Lock()
 
 
 def get_server(env: str) -> Server:
-    """Return the first living server of an environment, started now if there is none. Raises ServerError."""
+    """Return the first running server of an environment, or start one. Raises ServerError if it does not start."""
     with _STARTING:
         return _find_living_servers(env)[0]
 
 
 def action_schema(env: str) -> dict[str, Any]:
-    """Return the JSON schema of an environment's actions. Raises ServerError.
+    """Return the JSON schema of an environment's actions. Raises ServerError if the server does not answer.
 
-    The schema of an application is cached, so that a game can be made while its server dies; only the match fails.
+    The schema of an application is cached, so that a game can be made even if its server has just ended. Only its
+    matches fail then.
     """
     key = os.environ.get(PYTHON), env
     if key not in _SCHEMAS or is_url(env):
@@ -255,10 +256,10 @@ def action_schema(env: str) -> dict[str, Any]:
 
 
 def begin_session(env: str, seed: int) -> tuple[Session, dict[str, Any]]:
-    """Return a new session after its reset with a seed, and the first observation.
+    """Open a session, reset it with a seed, and return it with the answer to the reset.
 
-    A server of ours that takes no further session gets another beside it, up to `MOST_PROCESSES`. Raises ServerError
-    if a server at a URL is full, and RequestRefused for other errors of the environment.
+    If all child processes of an application are full, another is started, up to `MOST_PROCESSES`. Raises ServerError
+    if there is no free session, and RequestRefused for other errors of the environment.
     """
     with _STARTING:
         servers = list(_find_living_servers(env))
@@ -290,12 +291,12 @@ def _find_living_servers(env: str) -> list[Server]:
 
 
 def is_url(env: str) -> bool:
-    """Return True for the URL of a server."""
+    """Return True if the environment is the URL of a server."""
     return env.startswith(("http://", "ws://", "https://", "wss://"))
 
 
 def _describe_error(found: dict[str, Any]) -> str:
-    """Return an error's message with pydantic's first details."""
+    """Return an error's message with the first three of pydantic's details."""
     errors = found.get("errors")
     details = [
         f"{'.'.join(map(str, each.get('loc', ())))}: {each.get('msg')}"

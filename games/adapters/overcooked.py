@@ -1,4 +1,4 @@
-"""Overcooked-AI's kitchens as games of two cooks who share the reward, in text (Carroll et al. 2019)."""
+"""Overcooked-AI's kitchens as text games of cooks who share the reward (Carroll et al. 2019)."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ MODULE = "overcooked_ai_py"
 
 
 def find_kitchen(name: str) -> str:
-    """Return the name of a kitchen, such as `cramped_room`. Raises ValueError, in one line, if there is none.
+    """Return `name` if the library has a kitchen of that name, such as `cramped_room`.
 
-    Raises it, too, with the extra to install, if Overcooked-AI is not installed.
+    Raises ValueError, in one line, for an unknown kitchen, or if Overcooked-AI is not installed.
     """
     try:
-        with OwnRandom(np.random.default_rng(0)).activate():  # gym, which it imports, writes a warning
+        with OwnRandom(np.random.default_rng(0)).activate():  # gym prints a warning
             folder = importlib.import_module(f"{MODULE}.static").LAYOUTS_DIR
     except ImportError as error:
         why = f"overcooked:{to_one_line(name, 80)} needs Overcooked-AI ({to_one_line(str(error))})"
@@ -47,12 +47,12 @@ def find_kitchen(name: str) -> str:
 
 @functools.cache
 def load_kitchen(name: str) -> Any:
-    """Return the library's rules of a kitchen. Matches share them, because only their caches change."""
+    """Return the library's rules of a kitchen. Matches share the object, because only its caches change."""
     module = _import_rules()
-    module.Recipe.ALL_RECIPES_CACHE.clear()  # else those of another kitchen would be orders in this one
+    module.Recipe.ALL_RECIPES_CACHE.clear()  # else this kitchen would get the orders of another one
     with OwnRandom(np.random.default_rng(0)).activate():
         rules = module.OvercookedGridworld.from_layout_name(name)
-    rules.start_all_orders.sort(key=lambda order: tuple(order["ingredients"]))  # they may come out of a set
+    rules.start_all_orders.sort(key=lambda order: tuple(order["ingredients"]))  # they may come from a set
     return rules
 
 
@@ -60,9 +60,9 @@ class Overcooked(ForeignGame):
     """Game of cooks in one of Overcooked-AI's kitchens, `env`, who act at the same time and share the reward.
 
     The seats write their acts in turn, hidden from each other; then all acts apply together. Options besides those of
-    TextGame: horizon, the steps of a match (default 400, as published); start "layout" or "random", where the cooks
-    begin; pays, the reward parts that are paid, of "soup" (by default alone) and "shaped", the library's own rewards
-    for subgoals, which go to the cook that reached them.
+    TextGame: horizon, the steps of a match (default 400, as published); start "layout" or "random", the cooks' initial
+    places; pays, the reward parts to pay: "soup" (default), and "shaped", the library's own rewards for subgoals, which
+    go to the cook that reached them.
     """
 
     name = "overcooked"
@@ -125,7 +125,7 @@ class Overcooked(ForeignGame):
         return dict(self._shown)
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return {}: everything is public, except acts that are still to be done."""
+        """Return {}: everything is public, except pending acts."""
         return {}
 
     def legal(self, seat: str) -> list[str]:
@@ -133,11 +133,11 @@ class Overcooked(ForeignGame):
         return list(ACTS)
 
     def hides_nothing(self) -> bool:
-        """Return False: cooks act at the same time, so search players may not look ahead."""
+        """Return False, so that search players may not look ahead: cooks act at the same time."""
         return False
 
     def situation(self, seat: str) -> str:
-        """Return cooks and things, as text without the time."""
+        """Return the state of cooks and things as text, without the time."""
         with self._set_recipes():
             return repr({key: value for key, value in self.env.to_dict().items() if key != "timestep"})
 
@@ -159,7 +159,7 @@ class Overcooked(ForeignGame):
         return ""
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return `points` as the library counts them, the number of `soups` served, and each cook's `shaped_…`."""
+        """Return `points`, the number of `soups` served, and `shaped_SEAT`, each cook's shaped reward."""
         shaped = {f"shaped_{seat}": points for seat, points in self.shaped.items()}
         return {**super().figures(), "points": self.points, "soups": self.soups, **shaped}
 
@@ -171,7 +171,7 @@ class Overcooked(ForeignGame):
             return self.env.deepcopy()
 
     def _pay(self, news: Mapping[str, Any]) -> None:
-        """Pay all cooks for soups, and each for its subgoals, if those are paid; announce soups."""
+        """Pay the parts in `pays`: soups to all cooks, subgoals to the cook that reached them. Announce soups."""
         served = float(sum(news["sparse_reward_by_agent"]))
         self.points += served
         for seat, shaped, has_served in zip(
@@ -212,7 +212,7 @@ class Overcooked(ForeignGame):
         return "\n".join(" ".join(cell if cell != " " else "." for cell in row) for row in cells)
 
     def _describe_orders(self, kind: str) -> str:
-        """Return the state's orders of a kind as text, each with its points and cooking time."""
+        """Return the orders of a kind (`all_orders` or `bonus_orders`) as text, with their points and cooking times."""
         with self._set_recipes():
             orders = sorted(getattr(self.env, kind), key=lambda recipe: recipe.ingredients)
             return "; ".join(
@@ -222,7 +222,7 @@ class Overcooked(ForeignGame):
 
     @contextlib.contextmanager
     def _set_recipes(self) -> Iterator[Any]:
-        """Set the library's recipes, which all kitchens of a process share, to this kitchen's, and return its rules."""
+        """Set the library's recipes to this kitchen's and yield its rules. All kitchens of a process share recipes."""
         rules, recipes = load_kitchen(self.kitchen_name), _import_rules().Recipe
         if recipes.configuration is not rules.recipe_config:
             recipes.configure(rules.recipe_config)
@@ -259,7 +259,7 @@ def _describe_cook(seat: str, cook: Any) -> str:
 
 
 class _OldNumpy(types.ModuleType):
-    """numpy with a name of its first version, which the library's planners use."""
+    """numpy with the name `Inf`, which numpy 2 removed and the library's planners use."""
 
     Inf = np.inf
 
@@ -269,9 +269,10 @@ class _OldNumpy(types.ModuleType):
 
 @functools.cache
 def _make_planner(name: str) -> Any:
-    """Return the path planner of the library's greedy cook, computed once for a kitchen.
+    """Return the path planner of a kitchen for the library's greedy cook, computed once per process.
 
-    The library computes joint plans besides, in up to 15 s, and writes them into its own folder; the cook needs none.
+    It has no joint plans, which this cook does not need: the library takes up to 15 s for them and writes them into its
+    own folder.
     """
     planners: Any = importlib.import_module(f"{MODULE}.planning.planners")
     agents: Any = importlib.import_module(f"{MODULE}.agents.agent")
@@ -284,7 +285,7 @@ def _make_planner(name: str) -> Any:
 
 
 class Greedy:
-    """Overcooked-AI's GreedyHumanModel as a player: each step goes for the nearest thing that is most wanted."""
+    """Overcooked-AI's GreedyHumanModel as a player: each step it heads for the most urgent thing that is nearest."""
 
     def __init__(self, game: Overcooked, seed: int) -> None:
         orders = load_kitchen(game.kitchen_name).start_all_orders
@@ -296,20 +297,20 @@ class Greedy:
             self._cook = importlib.import_module(f"{MODULE}.agents.agent").GreedyHumanModel(planner)
 
     def __call__(self, view: View) -> str:
-        """Return the next act; "stay" if the library fails, which counts among the game's faults."""
+        """Return the next act. If the library fails, record a fault of the game and return "stay"."""
         game = self.game
         self._cook.set_agent_index(game.seats.index(view.seat))
         try:
             with game._set_recipes(), self._chance.activate():
                 act, _ = self._cook.action(game.env)
-        except Exception as error:  # noqa: BLE001 it asserts what some kitchens do not keep
+        except Exception as error:  # noqa: BLE001 some kitchens break the library's assertions
             game.faults.append(f"expert: {to_one_line(f'{type(error).__name__}: {error}')}")
             return "stay"
         return FACING[act]
 
 
 def _expert(game: Overcooked, seed: int) -> Callable[[View], str]:
-    """Return the library's greedy cook as a player. Raises ValueError for a kitchen that it cannot play."""
+    """Return the library's greedy cook as a player. Raises ValueError for a kitchen that the cook cannot play."""
     return Greedy(game, seed)
 
 

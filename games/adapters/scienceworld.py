@@ -1,4 +1,4 @@
-"""ScienceWorld's tasks as games of one agent (Wang et al. 2022), with the gold paths as the player `expert`."""
+"""ScienceWorld's tasks as games of one agent (Wang et al. 2022), whose gold paths are the player `expert`."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ LONGEST_ACT = 200
 
 
 class ScienceWorld(ForeignGame):
-    """Game of one agent in a task of ScienceWorld, `env`, such as boil, or in any of its 30 tasks (`all`).
+    """Game of one agent in the ScienceWorld task `env`, such as boil, or in any of its 30 tasks (`all`).
 
-    The seed draws the variation, of the split "train", "dev" or "test", or of "all" three. Options besides TextGame's:
-    simplify, names of simplifications separated by commas, or "" (default "easy", which sets all); listed, whether the
-    valid acts are listed (default true; that takes most of the time of a step, and others are understood, too);
-    max_turns (default 100); pays, the reward parts that are paid, of "score" (by default alone) and "win".
+    The seed draws the variation, from the split "train", "dev" or "test", or from "all" three. Options besides
+    TextGame's: simplify, names of simplifications separated by commas, or "" (default "easy", which sets all); listed,
+    whether the valid acts are listed (default true; listing takes most of a step's time; other acts may be valid, too);
+    max_turns (default 100); pays, the reward parts to pay: "score" (default) and "win".
     """
 
     name = "scienceworld"
@@ -66,7 +66,7 @@ class ScienceWorld(ForeignGame):
         super().__init__(env, self.seats, **options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Load the variation that `rng` draws, and show the room."""
+        """Draw a variation, load it, and show the room."""
         self.close()
         self.task = str(rng.choice(self.tasks))
         known = load_splits(self.task)
@@ -75,7 +75,7 @@ class ScienceWorld(ForeignGame):
         )
         self.variation = int(rng.choice(variations))
         simplify = self.simplify
-        if "conductivity" in self.task or "power-component" in self.task:  # those need electrical acts
+        if "conductivity" in self.task or "power-component" in self.task:  # these tasks need electrical acts
             simplify = ",".join(each for each in simplify.split(",") if each != "noElectricalAction")
         self.env = World(self.task, self.variation, simplify, self.listed)
         seen = self.env.load()
@@ -106,9 +106,9 @@ class ScienceWorld(ForeignGame):
         return False
 
     def play(self, seat: str, act: str) -> str:
-        """Do an act. Raises IllegalAct for one that is neither listed nor understood.
+        """Carry out an act. Raises IllegalAct for an act that is neither listed nor understood.
 
-        ScienceWorld does not understand a few acts that it lists; those have no effect.
+        ScienceWorld does not understand a few acts that it lists; they have no effect.
         """
         word = to_one_line(act, LONGEST_ACT)
         listed = next((listed for listed in self._acts if listed.lower() == word.lower()), None)
@@ -138,16 +138,16 @@ class ScienceWorld(ForeignGame):
         return {**super().figures(), "success": self.score >= FULL, "score": self.score, **known}
 
     def copy_env(self) -> Any:
-        """Return a world with the same acts, which is built when it is used."""
+        """Return a copy of the world, which repeats the same acts when it is first used."""
         return None if self.env is None else self.env.copy()
 
     def close(self) -> None:
-        """Give the world's Java machine back to the pool."""
+        """Return the world's Java process to the pool."""
         if self.env is not None:
             self.env.close()
 
     def _read(self, seen: Mapping[str, Any]) -> None:
-        """Take score, texts and acts from an answer."""
+        """Store the score, texts and acts of an answer."""
         self.score = int(seen["score"])
         self._look = clean_text(str(seen["look"]))
         self._inventory = clean_text(str(seen["inventory"]))
@@ -161,7 +161,7 @@ def clean_text(text: str) -> str:
 
 
 class Expert:
-    """ScienceWorld's gold path, act by act, and "look around" after its end."""
+    """Player that follows ScienceWorld's gold path, and writes "look around" after its end."""
 
     def __init__(self, game: ScienceWorld) -> None:
         self.game, self._done = game, 0

@@ -1,4 +1,4 @@
-"""Worlds of ScienceWorld, in a pool of at most eight Java machines of about 0.4 GB each."""
+"""Worlds of ScienceWorld, in a pool of at most eight child processes with a Java machine of about 0.4 GB each."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from games.adapters.pool import Pool
 from games.base import to_one_line
 
 MAX_MACHINES = 8
-"""Java machines at once in this process."""
+"""Maximum number of Java machines of this process."""
 SECONDS = 100.0
-"""Limit of a request, below that of a turn. Loading with a solution takes up to 16 s."""
+"""Time limit of a request, below that of a turn. Loading with a solution takes up to 16 s."""
 JAVA = "-Xmx512m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:+UnlockExperimentalVMOptions -XX:hashCode=2"
-"""Options of Java: bounded memory, and hash codes that keep objects in the same order at every load."""
+"""Java's options: bounded memory, and hash codes that keep objects in the same order at every load."""
 ALL = "all"
 UNKNOWN = "No known action matches that input."
 
@@ -47,18 +47,18 @@ def find_tasks(name: str) -> tuple[str, ...]:
 
 
 class World:
-    """A variation of a task and the acts done in it. Copies share only the pool of Java machines."""
+    """Variation of a task with the acts done so far, which a Java machine of the pool replays when necessary."""
 
     def __init__(self, task: str, variation: int, simplify: str, listed: bool, acts: tuple[str, ...] = ()) -> None:
         self.task, self.variation, self.simplify, self.listed, self.acts = task, variation, simplify, listed, acts
 
     def load(self, gold: bool = False) -> dict[str, Any]:
-        """Load the world, repeat its acts, and return the observation, the task, the splits and the gold path."""
+        """Load the world, replay its acts, and return the observation, the task, its splits and the gold path."""
         with POOL.borrow(self) as (machine, _):
             return machine.ask(self._load_request(gold), SECONDS)
 
     def step(self, act: str) -> dict[str, Any]:
-        """Do an act and return the observation."""
+        """Do an act and return the observation. An act that ScienceWorld does not understand is not recorded."""
         with POOL.borrow(self) as (machine, is_new):
             if is_new:
                 machine.ask(self._load_request(), SECONDS)
@@ -69,15 +69,15 @@ class World:
 
     @staticmethod
     def is_understood(answer: Mapping[str, Any]) -> bool:
-        """Return False if the act of this answer was not understood, so that nothing has changed."""
+        """Return False if the answer says that the act was not understood, which leaves the world unchanged."""
         return not str(answer["text"]).startswith(UNKNOWN)
 
     def copy(self) -> World:
-        """Return a copy, which takes a machine when it is used."""
+        """Return an independent copy with the same acts. It takes a Java machine from the pool at its first use."""
         return World(self.task, self.variation, self.simplify, self.listed, self.acts)
 
     def close(self) -> None:
-        """Give the machine back."""
+        """Release the Java machine, if the world has one."""
         POOL.release(id(self))
 
     def _load_request(self, gold: bool = False) -> Mapping[str, Any]:
@@ -89,7 +89,7 @@ class World:
 
 
 def _start_process() -> Child:
-    """Return a new process; its Java machine starts with the first request."""
+    """Start a child process, whose Java machine starts with the first request."""
     return Child(sys.executable, scienceworld_child, "the process of ScienceWorld", {"JAVA_TOOL_OPTIONS": JAVA})
 
 
@@ -106,7 +106,7 @@ def load_splits(task: str) -> dict[str, list[int]]:
 
 @functools.lru_cache(maxsize=512)
 def find_gold_path(task: str, variation: int, simplify: str) -> tuple[str, ...]:
-    """Return acts that reach the full score, as ScienceWorld plans them, without those that it does not understand."""
+    """Return ScienceWorld's own plan to the full score, without acts that ScienceWorld itself does not understand."""
     played = World(task, variation, simplify, False)
     for act in World(task, variation, simplify, False).load(gold=True)["gold"]:
         played.step(act)

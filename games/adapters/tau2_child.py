@@ -1,7 +1,7 @@
-"""Server of a child process with the environments of a tau2 domain, started by `games.adapters.tau2`.
+"""Child process that serves the environments of a tau2 domain, started by `games.adapters.tau2`.
 
-Answers {load}, {rollout, task} and {rollout, reply}, each with {drop}. A reply is {by, text}, {by, calls} or
-{by, text, end}, where `by` is "assistant" or "user". Imports no other module of Arena.
+Requests are {load}, {rollout, task} and {rollout, reply}, each optionally with {drop}. A reply is {by, text},
+{by, calls} or {by, text, end}, where `by` is "assistant" or "user". Imports no other module of Arena.
 """
 
 import importlib
@@ -15,7 +15,7 @@ GREETING = "Hi! How can I help you today?"
 
 
 class Rollout:
-    """An environment that starts in a task's initial state, with the messages and calls so far."""
+    """Environment of one task, with the messages and tool calls so far."""
 
     def __init__(self, domain: str, task: Any) -> None:
         registry = importlib.import_module("tau2.registry").registry
@@ -37,7 +37,7 @@ class Rollout:
         self.messages.append(self.kinds[by](role=by, content=text))
 
     def call_tools(self, by: str, calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Call tools and return their result texts, with errors as tau2's agents read them."""
+        """Call tools and return each result as `text`, and whether it is an `error`."""
         made = [self.call(requestor=by, **call) for call in calls]
         self.messages.append(self.kinds[by](role=by, content=None, tool_calls=made))
         answers = [self.env.get_response(call) for call in made]
@@ -45,7 +45,7 @@ class Rollout:
         return [{"text": str(answer.content), "error": bool(answer.error)} for answer in answers]
 
     def score(self, end: str) -> dict[str, Any]:
-        """Return tau2's own reward for the conversation, and its parts."""
+        """Return tau2's reward for the conversation and its parts. `end` is tau2's reason of termination."""
         data = importlib.import_module("tau2.data_model.simulation")
         evaluator = importlib.import_module("tau2.evaluator.evaluator")
         run = data.SimulationRun(
@@ -59,19 +59,19 @@ class Rollout:
 
 
 class Server:
-    """Request handler: the domain's tasks, and the rollouts by number."""
+    """Request handler with a domain's tasks and the running rollouts by number."""
 
     def __init__(self) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else litellm asks a server for prices
-        importlib.import_module("loguru").logger.remove()  # else every call's answer is formatted and written
+        os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # otherwise litellm downloads prices
+        importlib.import_module("loguru").logger.remove()  # otherwise every tool result is formatted and logged
         self.domain = ""
         self.tasks: dict[str, Any] = {}
         self.rollouts: dict[int, Rollout] = {}
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer to a request."""
+        """Handle a request and return its answer. `drop` lists rollouts to discard."""
         for number in request.get("drop", ()):
             self.rollouts.pop(number, None)
         if "load" in request:
@@ -88,7 +88,7 @@ class Server:
         return rollout.score(reply["end"]) if reply.get("end") else {}
 
     def load(self, domain: str) -> dict[str, Any]:
-        """Load a domain and return its policy, tools and the ids of the tasks by split."""
+        """Load a domain. Returns its policy text, the tools of both seats, and task ids by split."""
         registry = importlib.import_module("tau2.registry").registry
         self.domain, env = domain, registry.get_env_constructor(domain)()
         self.tasks = {task.id: task for task in registry.get_tasks_loader(domain)(None)}

@@ -1,4 +1,4 @@
-"""Adapter of TextWorld's generated text adventures (Côté et al. 2018), with its planner as the player `expert`."""
+"""Adapter of TextWorld's generated text adventures (Côté et al. 2018), whose planner is the player `expert`."""
 
 from __future__ import annotations
 
@@ -20,26 +20,28 @@ from games.contracts import View
 WIN, SCORE, DENSE = PARTS = ("win", "score", "dense")
 HELD_OUT = 5
 """One game in this many belongs to the test split."""
-LEAST_TURNS = 50
+MIN_TURNS = 50
+"""Lowest default of `max_turns`."""
 PATIENCE = 3
-"""Default maximum of turns, as a multiple of the expert's acts."""
+"""Default of `max_turns`, as a multiple of the expert's acts."""
 WAIT = "look"
+"""Command that changes nothing."""
 CARELESS = 0.5
 """Share of random commands of the player `careless`."""
 STATUS = re.compile(r"\s*+(?:>\s*+)?-= [^\n]* =-\d+/\d+\s*$")
 """Status line that the interpreter appends to the game's feedback."""
 MENU = re.compile(r"^(Would you like to RESTART.*|>)$")
 LOADING = threading.Lock()
-"""Held while a game is loaded, because TextWorld's parsers share global state."""
+"""Lock held while a game is loaded or copied, because TextWorld's parsers share global state."""
 
 
 class TextWorld(ForeignGame):
-    """Game of one agent in a TextWorld game `env`: w2-o3-q4, coin_collector, treasure_hunter or cooking with settings.
+    """Game of one agent in the TextWorld game `env`: w2-o3-q4, or coin_collector, treasure_hunter or cooking.
 
-    The seed selects one of `games` generated games; every fifth belongs to the split "test". Only the listed commands
-    are legal, because the interpreter would also accept `save` and `script`, which write files. Options besides
-    TextGame's: games 1 to 500; split "train", "test" or "all"; max_turns (None: 50, or three times the expert's acts if
-    that is more); pays, which of the reward parts "win", "score" and "dense" are paid.
+    The name may have settings. The seed selects one of `games` generated games; every fifth belongs to the split
+    "test". Only the listed commands are legal, because the interpreter would also accept `save` and `script`, which
+    write files. Options besides TextGame's: games 1 to 500; split "train", "test" or "all"; max_turns (None: 50, or
+    three times the expert's acts if that is more); pays, the reward parts to pay: "win" (default), "score", "dense".
     """
 
     name = "textworld"
@@ -78,14 +80,14 @@ class TextWorld(ForeignGame):
         super().__init__(env, self.seats, **options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw a game, compile it unless that was done before, and show the first room."""
+        """Draw a game, compile it unless it is cached, and show the first room."""
         self.number = int(rng.choice(self._numbers))
         self.env, state = start_game(compile_game(self.kind, self.number, is_held_out(self.number)))
-        self._points, self._most, self._dense, self.won = 0, max(int(state.max_score), 1), 0, False
+        self._points, self._max_points, self._dense, self.won = 0, max(int(state.max_score), 1), 0, False
         self._objective = to_one_line(str(state.objective), ACTION_LENGTH)
-        self._read(state)
+        self._store_state(state)
         self._expert_acts = max(len(self._plan), 1)
-        self._left = self.max_turns or max(LEAST_TURNS, PATIENCE * self._expert_acts)
+        self._turns_left = self.max_turns or max(MIN_TURNS, PATIENCE * self._expert_acts)
         self.tell(self._room)
 
     def rules(self) -> str:
@@ -97,7 +99,11 @@ class TextWorld(ForeignGame):
 
     def public(self) -> dict[str, Any]:
         """Return the `objective`, the `score` with its maximum, and `steps_left`."""
-        return {"objective": self._objective, "score": f"{self._points} of {self._most}", "steps_left": self._left}
+        return {
+            "objective": self._objective,
+            "score": f"{self._points} of {self._max_points}",
+            "steps_left": self._turns_left,
+        }
 
     def private(self, seat: str) -> dict[str, Any]:
         """Return the current descriptions of the `room` and the `inventory`."""
@@ -112,7 +118,7 @@ class TextWorld(ForeignGame):
         return False
 
     def situation(self, seat: str) -> str:
-        """Return the game's number and all facts of its world as text."""
+        """Return the number of the game and all facts of its world, as text."""
         return f"{self.number} {self._facts}"
 
     def play(self, seat: str, act: str) -> str:
@@ -125,27 +131,27 @@ class TextWorld(ForeignGame):
             raise IllegalAct("write one of the listed commands")
         state, _, is_over = self.env.step(command)
         gained, progress = int(state.score) - self._points, int(state.intermediate_reward)
-        self._points, self._dense, self._left = int(state.score), self._dense + progress, self._left - 1
+        self._points, self._dense, self._turns_left = int(state.score), self._dense + progress, self._turns_left - 1
         self.won = bool(state.won)
-        self._read(state)
+        self._store_state(state)
         for part, value in (
-            (WIN, float(self.won)), (SCORE, gained / self._most), (DENSE, progress / self._expert_acts)
+            (WIN, float(self.won)), (SCORE, gained / self._max_points), (DENSE, progress / self._expert_acts)
         ):  # fmt: skip
             if value and part in self.pays:
                 self.pay(seat, part, value)
         self.tell(clean_feedback(str(state.feedback)))
-        if is_over or not self._left:
+        if is_over or not self._turns_left:
             self.end("won" if self.won else "lost" if is_over else "turns", "The match is over.")
             self.close()
         return command
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return `success`, the shares `score` and `dense`, `game` (the game's number as text) and `faults`."""
-        shares = {"score": self._points / self._most, "dense": self._dense / self._expert_acts}
+        """Return `success`, the shares `score` and `dense`, `game` (its number as text) and `faults`."""
+        shares = {"score": self._points / self._max_points, "dense": self._dense / self._expert_acts}
         return {**super().figures(), "success": self.won, **shares, "game": str(self.number)}
 
     def copy_env(self) -> Any:
-        """Return an independent copy of the environment, by its own `copy`: `deepcopy` fails on the interpreter."""
+        """Return an independent copy of the environment. Uses its own `copy`, because `deepcopy` fails on it."""
         if self.env is None:
             return None
         with LOADING:
@@ -161,8 +167,8 @@ class TextWorld(ForeignGame):
         """Return the next command of TextWorld's plan, or "look" if the goal can no longer be reached."""
         return self._plan[0] if self._plan else WAIT
 
-    def _read(self, state: Any) -> None:
-        """Store the texts, commands and plan of TextWorld's state, which itself is not kept."""
+    def _store_state(self, state: Any) -> None:
+        """Extract room, inventory, commands, plan and facts from TextWorld's state, which is not stored itself."""
         self._room = shorten(clean_feedback(str(state.description)), ACTION_LENGTH)
         self._inventory = shorten(clean_feedback(str(state.inventory)), ACTION_LENGTH)
         self._commands: list[str] = list(state.admissible_commands)
@@ -171,7 +177,7 @@ class TextWorld(ForeignGame):
 
 
 def is_held_out(number: int) -> bool:
-    """Return True if the game with this number belongs to the test split, as every fifth does."""
+    """Return True if the game with this number belongs to the test split, which has every fifth game."""
     return number % HELD_OUT == HELD_OUT - 1
 
 
@@ -187,7 +193,7 @@ def start_game(path: Path) -> tuple[Any, Any]:
 
 
 def clean_feedback(text: str) -> str:
-    """Return the game's feedback without status line, prompt, menu and empty lines."""
+    """Return the game's feedback without the status line, the prompt, the menu and empty lines."""
     lines = (line.strip() for line in sanitise(STATUS.sub("", text)).split("\n"))
     return shorten("\n".join(line for line in lines if line and not MENU.match(line)), ACTION_LENGTH)
 
@@ -198,7 +204,7 @@ def _expert(game: TextWorld, seed: int) -> Callable[[View], str]:
 
 
 def _careless(game: TextWorld, seed: int) -> Callable[[View], str]:
-    """Return a player that plays a random listed command in every second turn on average, else the plan's."""
+    """Return a player that plays a random command with probability `CARELESS`, else the plan's next command."""
     chance = random.Random(seed)
     return lambda view: chance.choice(game.legal(view.seat)) if chance.random() < CARELESS else game.expert_act()
 

@@ -1,4 +1,4 @@
-"""Cache of TextWorld's generated games: a child process compiles each once, and Arena's cache folder keeps it."""
+"""Cache of TextWorld's generated games. A child process compiles each game once; Arena's cache folder keeps it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from games.base import flag, to_one_line, whole_number
 from games.slow import offload
 
 SECONDS = 100.0
-"""Wall-clock limit for making one game, below that of a turn."""
+"""Time limit in seconds for compiling one game, below that of a turn."""
 MAX_KEPT = 500
 """Number of games in the cache folder, about 0.4 MB each. Beyond it, games unused for an hour are removed."""
 HOUR = 3600.0
@@ -40,15 +40,15 @@ COMPILERS = threading.BoundedSemaphore(2)
 
 @dataclass(frozen=True)
 class Kind:
-    """Kind of generated games: a generator of TextWorld and its settings."""
+    """Generator of TextWorld games with its settings. A number selects one of its games."""
 
     name: str
     settings: tuple[tuple[str, Setting], ...]
 
     def to_request(self, number: int, held_out: bool) -> str:
-        """Return the child process's input for the game with this number, as JSON without the folder.
+        """Return the child process's request for the game with this number, as JSON. It lacks the output folder.
 
-        Held-out cooking games have TextWorld's own test foods, the others its training foods.
+        Held-out cooking games use TextWorld's test foods, others its training foods.
         """
         settings = dict(self.settings)
         if self.name == "cooking":
@@ -61,13 +61,13 @@ SETTINGS: dict[str, dict[str, Setting]] = {
     "treasure_hunter": {"level": 1},
     "cooking": {"recipe": 1, "take": 0, "go": 1, **dict.fromkeys(FLAGS, False)},
 }
-"""Settings with their defaults, by kind."""
+"""Settings with their defaults, by generator."""
 MOST = {"coin_collector": 150, "treasure_hunter": 30}
-"""Highest level. TextWorld cannot compile games of more than 100 rooms, which coin_collector has from 151 on."""
+"""Highest level. TextWorld cannot compile games of more than 100 rooms, as coin_collector has from level 151 on."""
 
 
 def parse_name(name: str) -> Kind:
-    """Parse a name such as `w2-o3-q4` or `coin_collector(level=5)` and return the kind of games.
+    """Parse a name such as `w2-o3-q4` or `coin_collector(level=5)` into a generator with its settings.
 
     Raises ValueError, in one line, for an unknown name or setting, or if TextWorld is not installed.
     """
@@ -107,7 +107,7 @@ def _check_cooking(settings: dict[str, Setting]) -> None:
 
 
 def _require_textworld(name: str) -> None:
-    """Import TextWorld, which takes a second. Raises ValueError, with the extra to install, if that fails."""
+    """Import TextWorld, which takes a second. Raises ValueError, naming the extra to install, if that fails."""
     try:
         with OwnRandom(np.random.default_rng(0)).activate():
             importlib.import_module("textworld")
@@ -117,9 +117,9 @@ def _require_textworld(name: str) -> None:
 
 
 def compile_game(kind: Kind, number: int, held_out: bool) -> Path:
-    """Return the path of a game's .z8 file, which has its .json beside it. Makes both if they are not in the cache.
+    """Return the path of a game's .z8 file, with its .json in the same folder. Compiles it if it is not in the cache.
 
-    Raises RuntimeError, in one line, if TextWorld cannot make the game.
+    Raises RuntimeError, in one line, if TextWorld cannot compile the game.
     """
     request = kind.to_request(number, held_out)
     digest = hashlib.sha256(f"{version('textworld')} {request}".encode()).hexdigest()[:24]
@@ -134,7 +134,7 @@ def compile_game(kind: Kind, number: int, held_out: bool) -> Path:
 
 
 def build(request: str) -> tuple[bytes, bytes]:
-    """Generate and compile a game in a child process, and return its .json and .z8 files.
+    """Generate and compile a game in a child process, and return the contents of its .json and .z8 files.
 
     Raises RuntimeError, in one line, if that fails or takes longer than `SECONDS`.
     """
@@ -178,12 +178,12 @@ def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
 
 
 def _save(path: Path, files: tuple[bytes, bytes]) -> None:
-    """Write a game's two files, .z8 last, so that its presence means both are complete. Removes old games."""
+    """Write a game's two files, .z8 last, so that a present .z8 means a complete game. Removes old games."""
     for target, data in zip((path.with_suffix(".json"), path), files, strict=True):
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
             file.write(data)
         os.replace(file.name, target)
-    with contextlib.suppress(OSError):  # another process may do the same
+    with contextlib.suppress(OSError):  # another process may remove the same games
         kept = sorted(path.parent.glob("*.z8"), key=lambda game: game.stat().st_mtime)
         for old in kept[: max(0, len(kept) - MAX_KEPT)]:
             if old.stat().st_mtime < time.time() - HOUR:

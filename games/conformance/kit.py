@@ -43,7 +43,7 @@ START_SEEDS = 20
 
 @dataclass(frozen=True)
 class Finding:
-    """Result of one conformance check, with a one-line `detail`. `ok` is None if the check was inconclusive."""
+    """Result of a conformance check, with a one-line `detail`. `ok` is None if the check was inconclusive."""
 
     name: str
     ok: bool | None
@@ -56,8 +56,8 @@ def check(
 ) -> list[Finding]:
     """Run all conformance checks on games from `make`, and return the findings in the order of `CHECKS`. Never raises.
 
-    Most checks play `seeds` matches, the fuzz check `acts` acts. `on_finding` is called after each check. Checks that
-    need legal acts are inconclusive if hardly any can be found.
+    Most checks play `seeds` matches; the fuzz check plays `acts` acts. Calls `on_finding` after each check. Checks
+    that need legal acts are inconclusive if a search finds hardly any.
     """
     findings, doubt = [], _explain_missing_acts(make)
     for name, examine in CHECKS.items():
@@ -111,9 +111,9 @@ def _play_match(game: TextGame, seed: int) -> Iterator[str]:
 
 
 def _play_to_end(game: TextGame, rng: random.Random) -> Iterator[str]:
-    """Play the match to its end, and yield all seats' views after each act, then payoffs and report, as JSON.
+    """Play the match to its end, and yield as JSON all seats' views after each act, and then payoffs and report.
 
-    Equal generators give equal acts. Raises BrokenPromise if the match does not end.
+    Equal generators draw equal acts. Raises BrokenPromise if the match does not end.
     """
     while not game.ended:
         if game.turns > MAX_MATCH_LENGTH:
@@ -157,7 +157,7 @@ def _check_determinism(make: Make, seeds: int) -> str:
         if one != _record_views(make, seed):
             raise BrokenPromise(f"seed {seed}: the same seed and acts gave another match")
         if one != _record_views(make, seed, used):
-            raise BrokenPromise(f"seed {seed}: a game that was played before gives another match than a new one")
+            raise BrokenPromise(f"seed {seed}: a reused game plays another match than a new one")
     return f"{seeds} seeds, three matches each: {views} identical views"
 
 
@@ -223,7 +223,7 @@ def _check_secrets(make: Make, seeds: int) -> str:
 
 
 def _compare_first_views(game: TextGame) -> str:
-    """Check that seats with equal facts before the first act have equal rules and legal acts, and return a summary.
+    """Check that a seat with equal facts before the first act has equal rules and legal acts, and return a summary.
 
     Raises BrokenPromise if a seat's rules or legal acts reveal more than its facts.
     """

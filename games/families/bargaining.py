@@ -1,8 +1,9 @@
-"""Theory of two-sided bargaining with alternating offers over a given set of deals; no deal pays both sides 0.
+"""Theory of two-sided bargaining with alternating offers over a given set of deals.
 
-A deal is a pair of payoffs: the first mover's and the other side's. The Nash (1950) deal has the greatest product. With
-known payoffs, backward induction gives the subgame-perfect play of Rubinstein's (1982) alternating offers, here with a
-last turn, a risk of breakdown instead of impatience (Binmore, Rubinstein and Wolinsky 1986), and indivisible items.
+A deal is a pair of payoffs: the first mover's and the other side's. No deal pays both sides 0. The Nash (1950) deal has
+the greatest product. With known payoffs, backward induction gives the subgame-perfect play of Rubinstein's (1982)
+alternating offers, here with a last turn, a risk of breakdown instead of impatience (Binmore, Rubinstein and Wolinsky
+1986), and indivisible items.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ Answer = Triple | Literal["ACCEPT", "WALK"]
 class Stage(NamedTuple):
     """Subgame-perfect play at one turn: accept any offer worth at least `expected`, else make `offer`.
 
-    Payoffs are the first mover's, then the other side's. Waiting never pays, because the other side would accept now
-    what both would agree on at the next turn.
+    Payoffs are the first mover's, then the other side's. Delay never pays, because the other side would accept now the
+    deal that both would agree on at the next turn.
     """
 
     offer: Deal
@@ -39,7 +40,7 @@ class Stage(NamedTuple):
 
 @functools.lru_cache(maxsize=1024)
 def subgame_perfect(deals: tuple[Deal, ...], turns: int, breakdown: float) -> tuple[Stage, ...]:
-    """Solve turns 0 to `turns` - 1 by backward induction, and return subgame-perfect play by turn.
+    """Return subgame-perfect play at turns 0 to `turns` - 1, by backward induction.
 
     At each turn a side accepts or offers one of these deals. An offer at the last turn ends the talks; an offer that
     answers another one ends them with probability `breakdown`. An indifferent side accepts; among equally good offers,
@@ -57,19 +58,20 @@ def subgame_perfect(deals: tuple[Deal, ...], turns: int, breakdown: float) -> tu
 
 
 def find_share(pool: Triple, own: Triple, other: Triple, deal: Deal) -> Triple:
-    """Return a side's share of the pool that yields these payoffs (`deal`: its own first) and divides the fewest kinds.
+    """Return a share of the pool that yields the payoffs `deal`, own payoff first.
 
-    `own` and `other` are both sides' values per item. Raises ValueError if no share yields the payoffs.
+    `own` and `other` are both sides' values per item. Of several such shares, returns one that splits the fewest kinds
+    of items. Raises ValueError if there is none.
     """
     shares = (share for share in splits(pool) if (worth(own, share), worth(other, remainder(pool, share))) == deal)
     return min(shares, key=lambda share: sum(0 < n < count for n, count in zip(share, pool, strict=True)))
 
 
 def list_efficient_splits(pool: Triple, own: Triple, other: Triple) -> list[tuple[str, int, int]]:
-    """Return the Pareto-optimal splits as ("a b c", the first side's share; its worth; the rest's worth to the other).
+    """Return the Pareto-optimal splits as (one side's share "a b c", its worth to that side, the rest's to the other).
 
     `own` and `other` are both sides' values per item. The best split for the first side comes first. Of several shares
-    with equal worth, one is returned.
+    with equal payoffs, one is returned.
     """
     deals = frontier(pool, own, other)
     return [("{} {} {}".format(*find_share(pool, own, other, deal)), *deal) for deal in deals]
@@ -84,14 +86,14 @@ def find_nash_deals(deals: tuple[Deal, ...]) -> tuple[Deal, ...]:
 
 @functools.lru_cache(maxsize=1024)
 def _best_values(deals: tuple[Deal, ...]) -> tuple[int, int, float, float]:
-    """Return the greatest sum and product of payoffs, and each side's mean payoff over the Nash deals. Cached."""
+    """Return the greatest sum and product of payoffs, and each side's mean payoff over the Nash deals."""
     nash = find_nash_deals(deals)
     first, second = (sum(side) / len(nash) for side in zip(*nash, strict=True))
     return max(map(sum, deals)), math.prod(nash[0]), first, second
 
 
 def figures(payoffs: Sequence[float], deals: tuple[Deal, ...], equilibrium: Deal | None = None) -> dict[str, float]:
-    """Compare the result of a negotiation with the Pareto-optimal deals and theory. Returns statistics by name.
+    """Return figures by name that compare a bargaining result with the Pareto-optimal deals and with theory.
 
     `payoffs` and deals have the first mover first.
 
@@ -151,14 +153,15 @@ def best_against_mixture(
 
     The side knows the deal and every member's probabilities. This is the Bayes-adaptive best response (Martin 1967;
     Duff 2002): since members have no memory, a belief b over members is a sufficient statistic of the past. If member i
-    answers a demand x at the next turn by a with probability p_i(a | x), and goes_on is the probability that talks
-    continue,
+    answers a demand x at the next turn with act a with probability p_i(a | x), and goes_on is the probability that
+    the talks continue,
 
         V(turn, b) = goes_on * max over x of [ own(x) * sum_i b_i p_i(ACCEPT | x)
                      + goes_on * sum over demands y of P(y) * max(own(rest of y), V(turn + 2, b given y)) ],
 
-    with P(y) = sum_i b_i p_i(y | x), and b given y = b_i p_i(y | x) / P(y) by Bayes' rule. An opening offer cannot
-    break the talks. With one member this is `best_response`. Exact up to rounding; NaN if there are too many beliefs.
+    with P(y) = sum_i b_i p_i(y | x), and b given y = b_i p_i(y | x) / P(y) by Bayes' rule. The talks cannot break down
+    after the opening offer. With one member this is `best_response`. Exact up to rounding; NaN if there are too many
+    beliefs.
     """
     goes_on, prior = 1 - breakdown, tuple(1 / len(members) for _ in members)
     collect = functools.cache(functools.partial(_collect_answers, members))
@@ -173,13 +176,13 @@ def best_against_mixture(
         return (goes_on if turn else 1.0) * max(evaluate_demand(turn + 1, share, belief) for share in splits(pool))
 
     def evaluate_demand(turn: int, share: Triple, belief: tuple[float, ...]) -> float:
-        """Return the expected value of asking for `share` before this turn, at which the other side answers."""
+        """Return the expected value of having demanded `share` when the other side answers at this turn."""
         answers = collect(turn, share)
         accepted = sum(map(mul, belief, answers["ACCEPT"])) * worth(own, share) if "ACCEPT" in answers else 0.0
         return accepted if turn + 1 == turns else accepted + goes_on * evaluate_answers(turn, answers, belief)
 
     def evaluate_answers(turn: int, answers: Mapping[Answer, tuple[float, ...]], belief: tuple[float, ...]) -> float:
-        """Return the expected value of the demands among the answers; the side accepts, or makes its best offer."""
+        """Return the expected value over the answers that are demands: the side accepts, or makes its best offer."""
         total = 0.0
         for demand, by_member in answers.items():
             joint = [b * p for b, p in zip(belief, by_member, strict=True)]
@@ -197,14 +200,14 @@ def best_against_mixture(
 
 
 def _collect_answers(members: Sequence[Chances], turn: int, offer: Triple | None) -> dict[Answer, tuple[float, ...]]:
-    """Return the probabilities of each answer at this turn to this offer, in the order of the members."""
+    """Return the probabilities of each answer to this offer at this turn, in the order of the members."""
     answers = [chances(turn, offer) for chances in members]
     return {answer: tuple(member.get(answer, 0.0) for member in answers) for answer in dict.fromkeys(chain(*answers))}
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A deterministic, memoryless scripted player: calling it returns the act of the function `act` for a view."""
+    """Deterministic, memoryless scripted player that plays by the function `act`."""
 
     act: Callable[[View], str]
 
@@ -212,20 +215,20 @@ class Rule:
         return self.act(view)
 
     def chances(self, view: View) -> dict[str, float]:
-        """Return act probabilities for best responses: 1 for the player's act."""
+        """Return probability 1 for the player's act."""
         return {self.act(view): 1.0}
 
 
 def subgame_perfect_player(game: object, seed: int) -> Rule:
-    """Return the subgame-perfect player of `negotiation` with public values. It ignores `game` and `seed`."""
+    """Return the subgame-perfect player of `negotiation` with public values. `game` and `seed` have no effect."""
     return Rule(_perfect_act)
 
 
 def nash_bargaining_player(game: object, seed: int) -> Rule:
     """Return a player of `negotiation` with public values that offers the Nash deal.
 
-    It accepts an offer at least as good as continuing, which it values at its payoff in the Nash deal times the
-    probability that the talks go on. It ignores `game` and `seed`.
+    It accepts any offer worth at least its payoff in that deal times the probability that the talks do not break down,
+    and at the last turn every offer. `game` and `seed` have no effect.
     """
     return Rule(_nash_act)
 
@@ -240,11 +243,11 @@ class _Position(NamedTuple):
     turns: int
     breakdown: float
     offered: int | None
-    """Payoff of accepting, or None without an offer."""
+    """Own payoff of accepting the standing offer; None without one."""
 
     @property
     def deals(self) -> tuple[Deal, ...]:
-        """All Pareto-optimal deals as payoffs, own payoff first."""
+        """All Pareto-optimal deals, own payoff first."""
         return frontier(self.pool, self.own, self.other)
 
     def offer(self, deal: Deal) -> str:

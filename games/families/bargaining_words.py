@@ -126,9 +126,9 @@ class Outcome(NamedTuple):
     why: str
     """Reason why there is no deal, such as `they walked away`."""
     best: int
-    """Greatest possible sum of both values."""
+    """Highest possible sum of payoffs."""
     nash: tuple[Deal, ...]
-    """Nash deals."""
+    """Payoffs of the Nash bargaining solutions."""
     perfect: Deal | None
     """Subgame-perfect deal; None if values are private."""
 

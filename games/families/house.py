@@ -11,7 +11,7 @@ from games.families.grid import STEPS, Cell, Doors, add_door, carve, measure_dis
 SHORTCUT_PROBABILITY = 0.25  # of an extra door between adjacent rooms
 STRATEGIST = "strategist"
 HEED_PROBABILITY = 0.9
-"""Probability that the scripted `heeder` follows the strategist's advice."""
+"""Probability that the scripted walker `heeder` follows the strategist's advice."""
 
 
 class House(Protocol):
@@ -45,7 +45,7 @@ def draw_house(size: int, rng: np.random.Generator) -> tuple[list[Cell], Doors]:
 
 
 def count_fewest_acts(house: House) -> int:
-    """Return the number of acts of the shortest solution: to the item, TAKE, to the goal room, DROP."""
+    """Return the number of acts of the shortest solution: go to the item, TAKE, go to the goal room, DROP."""
     steps = measure_distances(house.doors, house.places[house.wanted] or house.position)
     return steps[house.position] + 1 + steps[house.goal] + 1
 
@@ -61,18 +61,18 @@ def find_best_act(house: House) -> str:
     return f"GO {min(ways, key=lambda direction: steps[ways[direction]])}"
 
 
-def _oracle(house: House, seed: int) -> Callable[[View], str]:
+def _make_oracle(house: House, seed: int) -> Callable[[View], str]:
     """Return a player for either seat that plays the next act of a shortest solution, with full knowledge."""
     return lambda view: find_best_act(house)
 
 
-def _rambler(house: House, seed: int) -> Callable[[View], str]:
+def _make_rambler(house: House, seed: int) -> Callable[[View], str]:
     """Return a player for either seat that plays a random legal act of the walker."""
     rng = np.random.default_rng([seed, 1])  # differs from the match's generator even if the seeds are equal
     return lambda view: str(rng.choice(house.acts()))
 
 
-def _heeder(house: House, seed: int) -> Callable[[View], str]:
+def _make_heeder(house: House, seed: int) -> Callable[[View], str]:
     """Return a walker that follows legal advice of the strategist with probability .9, else acts at random."""
     rng = np.random.default_rng([seed, 2])
 
@@ -84,5 +84,5 @@ def _heeder(house: House, seed: int) -> Callable[[View], str]:
 
 
 PLAYERS: Mapping[str, Callable[[House, int], Callable[[View], str]]] = {
-    "oracle": _oracle, "rambler": _rambler, "heeder": _heeder,
+    "oracle": _make_oracle, "rambler": _make_rambler, "heeder": _make_heeder,
 }  # fmt: skip

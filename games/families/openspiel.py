@@ -120,7 +120,7 @@ class OpenSpielGame(TextGame):
         return to_one_line(self.state.action_to_string(self.state.current_player(), action)).replace("|", "/")
 
     def text_for_others(self, action: int, word: str) -> str:
-        """Return an act's text for the other seats, or "" if they may not see it. Called before the act is applied."""
+        """Return an act's text for the other seats, or "" if it is hidden. Called before the act is applied."""
         return word
 
     def chance_word(self, outcome: int) -> str:
@@ -177,10 +177,10 @@ class OpenSpielGame(TextGame):
         if (word := self._find_word(act)) is None:
             raise IllegalAct("write one of the legal acts")
         action = self._acts[word]
-        heard = self.text_for_others(action, word)
+        shown = self.text_for_others(action, word)
         self.state.apply_action(action)
         self._advance()
-        return heard
+        return shown
 
     def next_seat(self, seat: str) -> str:
         """Return the seat to move according to OpenSpiel; after the end, `seat` itself."""

@@ -29,6 +29,7 @@ MAX_CHARACTERS = 100_000
 """Maximum number of characters of code, and of standard input."""
 MB = 1 << 20
 
+# Program that prints the parts of the isolation that it can break.
 TRIAL = """
 import ctypes, os, threading, time
 libc = ctypes.CDLL(None)
@@ -49,7 +50,7 @@ print(*wrong, sep=", ")
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of a run: its outputs, wall-clock seconds, and `reason`, why it was stopped, "" if it ended by itself."""
+    """Result of a run: its outputs, its wall-clock time, and the `reason` why it was stopped ("" if it was not)."""
 
     stdout: str
     stderr: str
@@ -57,7 +58,7 @@ class Outcome:
     seconds: float
 
     def observation(self) -> str:
-        """Return output, error output and a note on why the run was stopped as one text for the model."""
+        """Return the output, the error output and a note on why the run was stopped, as one text for the model."""
         notes = {
             "timeout": "[stopped: out of time]",
             "memory": "[stopped: out of memory]",
@@ -72,12 +73,12 @@ class Outcome:
 def run_python(
     code: str, *, seconds: float = 5.0, memory_mb: int = 512, output_bytes: int = 10_000, stdin: str = ""
 ) -> Outcome:
-    """Run model-written code in an isolated process, to its end or a limit, and return its output.
+    """Run model-written code in an isolated process until it ends or reaches a limit, and return its output.
 
-    Limits: `seconds` of CPU, twice that plus 1 s of wall-clock time (so that the load of the machine hardly matters),
-    MB of address space, and bytes of output in total. Code that is too long is not run: `reason` is "refused". Raises
-    ConfineError if this system cannot confine code, and ValueError for invalid limits. No process remains when this
-    returns.
+    Limits: `seconds` of CPU time, `2 * seconds + 1` of wall-clock time (so that the machine's load hardly matters),
+    `memory_mb` of address space, and `output_bytes` in total. Code that is too long is not run: `reason` is "refused".
+    Raises ConfineError if this system cannot confine code, and ValueError for invalid limits. No process remains when
+    this returns.
     """
     obstacle = find_obstacle()
     if obstacle:
@@ -86,7 +87,7 @@ def run_python(
 
 
 def find_obstacle() -> str:
-    """Return the reason why code cannot be confined here and what to do, or "" if a trial run shows that it can."""
+    """Return why code cannot be confined here and what to do, or "" if a trial run shows that it can."""
     try:
         return _try_escape()
     except ConfineError as error:
@@ -95,9 +96,9 @@ def find_obstacle() -> str:
 
 @functools.cache
 def _try_escape() -> str:
-    """Run code that tries to break out of isolation. Returns "" if it cannot, else the problem. Cached.
+    """Run code that tries to break the isolation. Returns "" if it fails to, else the problem. Cached.
 
-    Raises ConfineError, which is not cached, if the trial was ended before it could tell.
+    Raises ConfineError, which is not cached, if the trial was stopped before it had a result.
     """
     if not sys.platform.startswith("linux") or platform.machine() not in MACHINES:
         return f"running generated code needs Linux on {' or '.join(MACHINES)}, this is {platform.platform()}"
@@ -123,7 +124,7 @@ def _run(code: str, seconds: float, memory_mb: int, output_bytes: int, stdin: st
         (code + stdin).encode()
     except UnicodeEncodeError:
         return Outcome("", "the code holds characters that no file can hold (lone surrogates)", "refused", 0.0)
-    # The alarm ends the keeper even if this process is killed.
+    # The alarm ends the cell's outer process even if this process is killed.
     job = cells.make_job(
         math.ceil(cells.START_SECONDS + 2 * seconds) + 5,
         **find_interpreter()._asdict(),
@@ -135,7 +136,7 @@ def _run(code: str, seconds: float, memory_mb: int, output_bytes: int, stdin: st
 
 
 class _CellMonitor:
-    """Outside observer of one cell (isolated process): collects its output and stops it at time or output limit."""
+    """Monitor of one cell (isolated process): collects its output, and stops it at the time or output limit."""
 
     def __init__(self, seconds: float, output_bytes: int) -> None:
         self.seconds, self.output_bytes = seconds, output_bytes
@@ -144,7 +145,7 @@ class _CellMonitor:
         self.started = 0.0
 
     def run(self, job: dict[str, Any], cpu_limit: int) -> Outcome:
-        """Run the job's cell to its end and return the outcome. Raises ConfineError if the cell cannot be started."""
+        """Run a job in a new cell and return the outcome. Raises ConfineError if the cell cannot be started."""
         with os.fdopen(os.memfd_create("job"), "w+b") as file:
             file.write(cells.pack_job(job))
             file.seek(0)

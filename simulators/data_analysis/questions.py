@@ -1,8 +1,9 @@
-"""Questions about tables: a measure of the rows that meet up to two conditions, in words, SQL, Python and pandas.
+"""Questions about tables: a statistic (measure) of the rows that meet up to two conditions.
 
-Taxonomy: conditions are filter (a value or a bound), since (a date), join (an attribute in the side table) and nested
-(a bound that is itself a mean); measures are aggregate (count, sum, mean, min, max), group (the group with the largest
-sum), trend (the month or year with the largest sum) and correlation. The depth is 1 + the number of conditions.
+Each exists in words, SQL, Python and pandas. Kinds of conditions: filter (a value or a bound), since (a date), join (an
+attribute in the side table) and nested (a bound that is itself a mean). Kinds of measures: aggregate (count, sum, mean,
+min, max), group (the group with the largest sum), trend (the month or year with the largest sum) and correlation. The
+depth is 1 + the number of conditions.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from simulators.data_analysis.tables import Data, Value, to_literal
 
 Element = TypeVar("Element")
 NUMBER = re.compile(r"[+-]?(?=\.?\d)(\d{1,3}(,\d{3})+|\d*)(\.\d+)?(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
-"""Answer that is a number, perhaps with commas between thousands."""
+"""Pattern of an answer that is a number, with or without commas between thousands."""
 TOLERANCE = 0.01
-"""Maximum error of a right number, so that two decimals are enough."""
+"""Maximum error of a right number. Two decimals are thus enough."""
 MIN_ROWS = {False: 5, True: 2}
 """Minimum number of rows that meet the conditions, by `terse`."""
 MARGIN = 0.05
@@ -31,38 +32,44 @@ MARGIN = 0.05
 
 @dataclass(frozen=True)
 class Condition:
-    """Condition on rows: kind, words, short form for tiny models, and expressions in SQL and Python (a row is `r`)."""
+    """Condition on rows: its kind, words, and code."""
 
     kind: str
     words: str
     short: str
+    """Short form for tiny models."""
     sql: str
+    """SQL expression."""
     python: str
+    """Python expression; `r` is the row."""
     mask: Callable[[pd.DataFrame], pd.Series]
-    """Function that returns the mask of the rows of a joined frame."""
+    """Function that returns the mask of a joined frame's rows that meet the condition."""
 
 
 @dataclass(frozen=True)
 class Measure:
-    """Measure of rows: kind, words, short form, SQL (select list, and the clauses after the conditions) and Python.
-
-    `python` is an expression over `rows`. `sql` is ("", "") if SQLite has no function for the measure.
-    """
+    """Measure of rows: its kind, words, and code."""
 
     kind: str
     words: str
+    """Question without the conditions and the question mark."""
     short: str
+    """Short form for tiny models."""
     sql: tuple[str, str]
+    """SQL select list, and clauses after the conditions; ("", "") if SQLite has no function for the measure."""
     python: str
+    """Python expression over `rows`."""
     value: Callable[[pd.DataFrame], Value | None]
-    """Function that returns the right answer; None if it is undefined or nearly tied."""
+    """Function that returns the right answer for a frame; None if it is undefined or nearly tied."""
 
 
 class Code(NamedTuple):
-    """Code that answers a question: an SQL statement ("" if SQLite cannot), and Python over lists of dicts by name."""
+    """SQL and Python code that answers a question."""
 
     sql: str
+    """SQL statement; "" if SQLite has no function for the measure."""
     python: str
+    """Python code, in which each table is a list of dicts under its name."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +78,9 @@ class Question:
 
     words: str
     short: str
+    """Short form for tiny models."""
     kinds: tuple[str, ...]
+    """Kinds of the conditions and of the measure."""
     answer: Value
     code: Code
     """Code that computes the answer."""
@@ -84,7 +93,7 @@ class Question:
         return len(self.kinds)
 
     def is_right(self, text: str) -> bool:
-        """Return True for the right answer: a number within `TOLERANCE`, or the same text in any case."""
+        """Return True for the right answer: a number within `TOLERANCE`, or the same text, ignoring case."""
         text = text.strip().rstrip(".").strip("\"'`").rstrip(".").strip()
         if isinstance(self.answer, str):
             return text.casefold() == self.answer.casefold()
@@ -98,7 +107,7 @@ def draw_question(
 ) -> Question | None:
     """Draw a question of this depth about the tables, whose joined frame is `frame`.
 
-    Returns None if its answer is undefined, or if a condition does not change it.
+    Returns None if its answer is undefined, or if one of its conditions does not change the answer.
     """
     measures = list(_draw_measures(data, rng, terse))
     measure = _pick(rng, measures)
@@ -112,7 +121,7 @@ def draw_question(
     answer = measure.value(rows) if len(rows) >= MIN_ROWS[terse] else None
     if answer is None:
         return None
-    for index in range(len(masks)):  # each condition has to matter
+    for index in range(len(masks)):  # each condition must change the answer
         if _is_close(answer, measure.value(_select_rows(frame, masks[:index] + masks[index + 1 :]))):
             return None
     where = " and ".join(one.words for one in conditions)
@@ -127,7 +136,7 @@ def draw_question(
 
 
 def _select_rows(frame: pd.DataFrame, masks: list[pd.Series]) -> pd.DataFrame:
-    """Return the rows that all masks select."""
+    """Return the rows that meet all masks."""
     for mask in masks:
         frame = frame[mask.loc[frame.index]]
     return frame
@@ -140,7 +149,7 @@ def _is_close(answer: Value, other: Value | None) -> bool:
 
 
 def _write_code(data: Data, measure: Measure, conditions: list[Condition]) -> Code:
-    """Return the code for a measure of the rows that meet the conditions."""
+    """Write SQL and Python code that computes a measure of the rows that meet the conditions."""
     source, look_up = data.main.name, ""
     if data.side is not None and any(one.kind == "join" for one in conditions):
         key, column = data.side.columns
@@ -167,7 +176,7 @@ def join_tables(data: Data) -> pd.DataFrame:
 
 
 def _draw_conditions(data: Data, frame: pd.DataFrame, rng: np.random.Generator) -> Iterator[Condition]:
-    """Yield a condition of each kind that the tables allow."""
+    """Yield a random condition of each kind that the tables allow."""
     if rng.random() < 0.5:
         yield _draw_equality(_pick(rng, list(data.groups)), frame, rng)
     else:
@@ -222,7 +231,7 @@ def _draw_join(data: Data, frame: pd.DataFrame, rng: np.random.Generator) -> Con
 
 
 def _draw_measures(data: Data, rng: np.random.Generator, terse: bool) -> Iterator[Measure]:
-    """Yield a measure of each kind that the tables allow, and two aggregates, because there are five functions."""
+    """Yield a random measure of each kind that the tables allow; two of kind aggregate, which has most functions."""
     number, group, name = _pick(rng, list(data.numbers)), _pick(rng, list(data.groups)), data.main.name
     for _ in range(2):
         yield _aggregate(str(_pick(rng, ["count", "sum", "min", "max"] + ["mean"] * (not terse))), number, name)
@@ -284,7 +293,7 @@ def _find_top(sums: pd.Series) -> Value | None:
 
 
 def _to_value(value: float) -> Value | None:
-    """Return a number as an int or float of Python; None for NaN."""
+    """Convert a number to a Python int or float. Returns None for NaN."""
     value = float(value)
     return None if math.isnan(value) else int(value) if value.is_integer() else value
 

@@ -1,6 +1,6 @@
 """Python and SQL sessions of a match. The state is the code: each cell runs after all earlier ones in a new process.
 
-A match therefore holds only texts and can be cloned. Cells run confined and have no pandas.
+A match therefore holds only texts and can be cloned. Cells run in a sandbox without pandas.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from simulators.confine.sql import Database, Limits
 from simulators.data_analysis.tables import Data, Kind
 
 SECONDS = 2.0
-"""CPU seconds of a cell and all earlier ones."""
+"""Maximum CPU seconds of a cell together with all earlier ones."""
 OUTPUT = 1_500
 """Maximum number of bytes of a cell's output."""
 MAX_CODE = 30_000
@@ -22,7 +22,7 @@ MAX_CODE = 30_000
 ERROR = "Error: "
 DATABASE = "data.db"
 END = "\x04"
-"""Last character of the standard error of a cell that ran to its end, so that warnings are no errors."""
+"""Last character of the standard error of a cell that ran to its end, so that warnings do not count as errors."""
 
 CELL = f"""
 import ast, contextlib, io, json, sqlite3, sys
@@ -55,22 +55,23 @@ except BaseException as error:
     sys.__stdout__.flush()
     print(f"{ERROR}{{type(error).__name__}}: {{error}}", file=sys.stderr)
 """
-"""Program of every run. It writes the files, defines each table as a list of dicts, and runs the cells in one
-namespace. It prints the value of a last expression; the output of earlier cells is dropped."""
+"""Program that runs a cell. It writes the files, defines each table as a list of dicts, and runs all cells in one
+namespace. It prints the value of the cell's last expression; the output of earlier cells is dropped."""
 
 
 @dataclass
 class Session:
-    """Python and SQL session over tables. `cells` are the cells that ran without an error."""
+    """Python and SQL session over tables."""
 
     data: Data
     kind: Kind
     cells: list[str] = field(default_factory=list)
+    """Python cells that ran without an error."""
 
     def run_python(self, cell: str) -> str:
         """Run a cell after all earlier ones and return its output, or an error text.
 
-        A cell with an error is not kept.
+        Later cells skip a cell with an error.
         """
         if sum(map(len, self.cells)) + len(cell) > MAX_CODE:
             return f"{ERROR}all cells may have {MAX_CODE:,} characters"
@@ -89,21 +90,21 @@ class Session:
         return text if text.startswith(ERROR) else f"{ERROR}{text}"
 
     def run_sql(self, statement: str, terse: bool) -> str:
-        """Run one read-only SQL statement and return its rows, or an error text. Nothing is kept.
+        """Run one read-only SQL statement and return its rows, or an error text.
 
-        The rows are JSON; with `terse`, only values, with `;` between rows.
+        The rows are JSON; with `terse`, they are only values, with `;` between rows.
         """
         text = offload(run_query, self.data.to_sql(), statement)
         return _format_values(text) if terse and not text.startswith(ERROR) else text
 
 
 def run_query(script: str, statement: str) -> str:
-    """Create a database by the script, run a model-written statement on it, and return the result."""
+    """Create a database with the SQL `script`, run a model-written statement on it, and return the result."""
     return Database(script, Limits(characters=OUTPUT)).query(statement)
 
 
 def _format_values(text: str) -> str:
-    """Return the values of a JSON result; the text itself if it was cut."""
+    """Return the values of a query's JSON result, with `;` between rows, or the text itself if it was cut."""
     try:
         rows = json.loads(text)["rows"]
     except (ValueError, KeyError, TypeError):

@@ -1,8 +1,8 @@
-"""The customer's script: decides its statements from its goals, knowledge and patience.
+"""Scripted customer of the service desk: its goals, knowledge and patience determine its statements.
 
-It asks for one thing at a time, identifies itself when asked, agrees to a write only if it wants it, and leaves when
-everything is done or denied or its patience is gone, but never while an agreed write is pending. It believes the agent;
-whether the agent is right is judged elsewhere.
+It pursues one goal at a time, identifies itself when asked, and agrees to a write only if it wants it. It leaves when
+all goals are settled or its patience is exhausted, but never while an agreed write is pending. It believes the agent:
+whether the agent is right is judged in `simulators.desk.tasks`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from simulators.extractor import Reading, Vocabulary, make_vocabulary
 from simulators.person import PERSONAS, Act, Manner, join_words, may_leave
 
 AGREEMENT = "agreement"
-"""Topic of a yes or no to a proposal."""
+"""Topic of an answer, yes or no, to a proposal."""
 ENDURANCE = 8
-"""Fruitless agent messages tolerated at a patience just below 1, fewer at less; at 1 there is no limit."""
+"""Unhelpful messages tolerated per unit of patience below 1. At patience 1 there is no limit."""
 
 OPENINGS: Mapping[Manner, str] = {
     "plain": "Hello. I would like to {ask}.",
@@ -55,7 +55,7 @@ ENOUGH = "I have had enough of this. Goodbye."
 
 @dataclass
 class Customer:
-    """Scripted customer with its hidden record and the conversation's state.
+    """Scripted customer: its hidden record and the state of the conversation.
 
     Call `open` once, then `hear` for each message of the agent, until `gone` is set.
     """
@@ -71,52 +71,52 @@ class Customer:
     """Index of the current goal."""
     outcomes: list[Outcome] = field(default_factory=list)
     identity: dict[str, str] = field(default_factory=dict)
-    """Facts about itself that it has stated: email or name, and postcode."""
+    """Identity that it has stated: email or name, and postcode."""
     fruitless: int = 0
-    """Number of the agent's messages that did not help."""
+    """Number of unhelpful messages of the agent."""
     gone: str = ""
-    """Reason for leaving: `served` or `left`; "" before."""
+    """Reason for leaving: `served` or `left`; "" while it stays."""
     has_insisted: bool = False
     acts: list[Act] = field(default_factory=list)
-    """Acts of its last message."""
+    """Speech acts of its last message."""
     is_number_asked: bool = False
     """Whether the agent asked for the number of the current goal."""
     said: str = ""
-    """Everything that a free seat said in its own words."""
+    """All that a seat (person "free" or "played") has said in its own words."""
     unclear: bool = False
-    """Whether a free seat's words left the request open."""
+    """Whether the seat's own words left the request unclear."""
 
     @property
     def goal(self) -> Goal:
-        """Goal that the customer pursues now, `record.goals[at]`."""
+        """The current goal, `record.goals[goal_index]`."""
         return self.record.goals[self.goal_index]
 
     @property
     def manner(self) -> Manner:
-        """Manner of speaking of the customer's persona, which selects the templates of its statements."""
+        """The persona's manner of speaking, which selects the templates of statements."""
         return PERSONAS[self.record.persona].manner
 
     @property
     def is_write_pending(self) -> bool:
-        """True while the agent may still make a write to which the customer agreed."""
+        """True if the customer has agreed to a write that the agent has not made yet."""
         return self.session.consent is not None
 
     @property
     def revealed_text(self) -> str:
-        """Text of all that the customer has revealed: requests so far, stated identity, a free seat's own words."""
+        """All that the customer has revealed, as text: requests so far, stated identity, and a seat's own words."""
         requests = " ".join(f"{goal.subject} {goal.ask}" for goal in self.record.goals[: self.goal_index + 1])
         return f"{requests} {' '.join(self.identity.values())}{self.said}"
 
     @property
     def stated_goal(self) -> Goal:
-        """Part of the current goal from which the agent's acts are listed: all of it."""
+        """The stated part of the current goal, for which the agent's acts are listed. A script states all of it."""
         return self.goal
 
     def build_vocabulary(self) -> Vocabulary:
-        """Return the vocabulary for parsing the customer's texts: its data, requested values, questions and writes."""
+        """Build the vocabulary for parsing the customer's texts: its data, requested values, questions and writes."""
         person, words = self.record.person, dict[str, list[str]]()
-        own = (person.name, person.email, person.postcode, person.address)
-        for value in (*own, *self.identity.values(), *self.choose_identity().values()):
+        contact_data = (person.name, person.email, person.postcode, person.address)
+        for value in (*contact_data, *self.identity.values(), *self.choose_identity().values()):
             words[value] = [_space_out(value)]
         for goal, wrong in zip(self.record.goals, self.record.wrong_numbers, strict=True):
             values = [value for write in goal.writes for value in write.arguments.values()]
@@ -127,7 +127,10 @@ class Customer:
         return make_vocabulary(words)
 
     def read(self, text: str, proposed: bool) -> Reading:
-        """Parse a seat's text into facts and unclear words; yes or no is fact `AGREEMENT` if a write was `proposed`."""
+        """Parse a seat's text into facts and unclear words.
+
+        If a write was `proposed`, a yes or no becomes the fact `AGREEMENT`.
+        """
         text = _space_out(text)
         reading = self.build_vocabulary().understand(text)
         stance = read_agreement(text) if proposed else None
@@ -137,70 +140,73 @@ class Customer:
 
     @property
     def number(self) -> str:
-        """Number of the current goal's order or booking as the customer states it; "" if none or forgotten.
+        """Number of the current goal's order, booking or line as the customer states it; "" if none or forgotten.
 
-        A wrong number in the record is stated until the agent has asked for the number.
+        If the record has a wrong number, the customer states that one until the agent asks for the number.
         """
         if self.goal.subject == ACCOUNT or self.record.forgets_numbers[self.goal_index]:
             return ""
         return (not self.is_number_asked and self.record.wrong_numbers[self.goal_index]) or self.goal.subject
 
     def list_numbers(self) -> set[str]:
-        """Return all order or booking numbers that the customer could state, right or wrong; may contain ""."""
+        """Return all order, booking or line numbers that the customer may state, right or wrong.
+
+        Contains "" if the record has no wrong number for some goal, and `ACCOUNT` for a goal about the account.
+        """
         pairs = zip(self.record.goals, self.record.forgets_numbers, strict=True)
         right = {goal.subject for goal, forgotten in pairs if not forgotten}
         return right | {*self.record.wrong_numbers}
 
     def choose_identity(self) -> dict[str, str]:
-        """Return the identity to state now: email or name, and postcode. Only the first postcode can be wrong."""
+        """Return the identity to state now: email or name, and postcode. The postcode can be wrong the first time."""
         person, record = self.record.person, self.record
         wrong = record.wrong_postcode if not self.identity else ""
         contact = {"name": person.name} if record.forgets_email else {"email": person.email}
         return {**contact, "postcode": wrong or person.postcode}
 
-    def shorts(self) -> dict[str, str]:
-        """Return the customer's possible statements by short code: yes, no, identity, number, request and bye."""
+    def list_statements(self) -> dict[str, str]:
+        """Return the customer's possible statements by code: yes, no, identity, number, request and bye."""
         return {
             "yes": YES[self.manner],
             "no": NO,
             "identity": " ".join(_identity_texts(self.choose_identity())),
             "number": self._number_statement()[1],
-            "request": STILL[self.manner].format(ask=self._wish()),
+            "request": STILL[self.manner].format(ask=self._word_request()),
             "bye": GOODBYE,
         }
 
     def make_consent(self, proposal: Proposal) -> Consent | None:
-        """Return the consent that a yes to this proposal gives; None if it does not want a plain-text proposal."""
+        """Return the consent given by a yes to the proposal; None if it names no exact call and is not the goal's."""
         if self._wants(proposal):
             return Consent(self.goal.tool, self.goal.subject, proposal.write)
         return Consent(proposal.write.tool, proposal.write.subject, proposal.write) if proposal.write else None
 
     def open(self) -> str:
-        """Start the first goal and return the first message: the request and, if the record says so, the identity."""
+        """Start the first goal and return the opening message: the request and, if volunteered, the identity."""
         self.outcomes = [Outcome()]
         said = self._ask(OPENINGS)
         return f"{said} {self._identify()}" if self.record.volunteers else said
 
-    def wrote(self, tool: str, subject: str) -> None:
-        """Set the current goal's `written` if a completed write has the goal's tool and subject."""
+    def note_write(self, tool: str, subject: str) -> None:
+        """Record a completed write: mark the current goal as `written` if it has the goal's tool and subject."""
         if (tool, subject) == (self.goal.tool, self.goal.subject):
             self.outcomes[self.goal_index].written = True
 
-    def is_closed(self, at: int) -> bool:
-        """Return True if the goal of this index is settled."""
-        return at < len(self.outcomes) and self.outcomes[at].closed
+    def is_closed(self, index: int) -> bool:
+        """Return True if the goal with this index is closed: served or denied."""
+        return index < len(self.outcomes) and self.outcomes[index].closed
 
-    def turn_to(self, at: int) -> None:
-        """Make the goal of this index the current one."""
-        self.goal_index = at
-        self.outcomes += [Outcome() for _ in range(at + 1 - len(self.outcomes))]
+    def set_goal(self, index: int) -> None:
+        """Make the goal with this index the current one."""
+        self.goal_index = index
+        self.outcomes += [Outcome() for _ in range(index + 1 - len(self.outcomes))]
         self.has_insisted = self.is_number_asked = False
 
     def hear(self, speech: Speech) -> str:
-        """Process the agent's message and return the customer's reply; its acts are stored in `acts`.
+        """Process the agent's message and return the customer's reply. Its speech acts are stored in `acts`.
 
-        Updates the current goal's outcome and the consent, and goes on to the next goal when this one is closed. Sets
-        `gone` if the customer leaves: "served" after the last goal, "left" when its patience has run out.
+        Updates the current goal's outcome and the consent, and starts the next goal when this one is settled. Sets
+        `gone` if the customer leaves: "served" after the last goal, "left" when its patience is exhausted.
         """
         self.acts, said = [], list[str]()
         outcome, useful = self.outcomes[self.goal_index], False
@@ -212,10 +218,10 @@ class Customer:
             useful |= helpful
             said += shown
         if speech.proposal is not None:
-            said.append(self._agree(speech.proposal))
+            said.append(self._answer_proposal(speech.proposal))
         elif speech.reasons and not outcome.written:
             useful = True
-            said += self._take_denial(speech)
+            said += self._handle_denial(speech)
         outcome.closed |= self._is_fulfilled(outcome)
         if speech.identity:
             useful |= not self.session.verified
@@ -226,20 +232,20 @@ class Customer:
             act, text = self._number_statement()
             said.append(self._say(*act, text))
         if outcome.closed and not self.is_write_pending and not said:
-            return self._go_on()
+            return self._start_next_goal()
         self.fruitless += not (useful or self.is_write_pending)
         patience = PERSONAS[self.record.persona].patience
-        left = 1 if patience == 1 else ENDURANCE * patience - self.fruitless
-        if may_leave(goal=False, patience=left, pending=self.is_write_pending):
+        remaining = 1 if patience == 1 else ENDURANCE * patience - self.fruitless
+        if may_leave(goal=False, patience=remaining, pending=self.is_write_pending):
             return self._leave("left", ENOUGH)
         if not said:
             said = [self._say("instruct", "reason", WHY) if speech.denies else self._remind(outcome)]
         return " ".join(said)
 
     def follow(self, steps: Sequence[Step]) -> tuple[bool, list[str]]:
-        """Follow instructions about the customer's phone. Returns whether that helped, and the statements about it.
+        """Follow instructions about the customer's phone. Returns whether that helped, and statements about the phone.
 
-        Here the customer has no phone: (False, []).
+        This customer has no phone, so the result is (False, []).
         """
         return False, []
 
@@ -250,18 +256,18 @@ class Customer:
         return text
 
     def _subject_text(self) -> str:
-        """Return words for the goal's subject: "order 12345", the hint without a number, or "it" for the account."""
+        """Return the goal's subject in words: "order 12345", the hint if it has no number, or "it" for the account."""
         if self.goal.subject == ACCOUNT:
             return "it"
         return f"{self.subject} {self.number}" if self.number else self.goal.hint
 
-    def _wish(self) -> str:
+    def _word_request(self) -> str:
         questions = [self.facts[name].asks for name in self.goal.facts]
         ask = self.goal.ask.format(it=self._subject_text())
         return f"{ask}, and to know {join_words(questions)}" if questions else ask
 
     def _ask(self, wordings: Mapping[Manner, str]) -> str:
-        return self._say("instruct", self.goal.tool or "ask", wordings[self.manner].format(ask=self._wish()))
+        return self._say("instruct", self.goal.tool or "ask", wordings[self.manner].format(ask=self._word_request()))
 
     def _identify(self) -> str:
         self.identity = self.choose_identity()
@@ -275,7 +281,7 @@ class Customer:
             return Act("unknown", "number"), f"I do not know the number. It is {self.goal.hint}."
         return Act("inform", "number"), f"It is {self._subject_text()}."
 
-    def _agree(self, proposal: Proposal) -> str:
+    def _answer_proposal(self, proposal: Proposal) -> str:
         if self.outcomes[self.goal_index].written or not self._wants(proposal):
             self.session.consent = None
             self.fruitless += 1
@@ -284,13 +290,13 @@ class Customer:
         return self._say("confirm", self.goal.tool, YES[self.manner])
 
     def _wants(self, proposal: Proposal) -> bool:
-        """Return True if the proposal is the current goal's. Plain text may be vague but must name nothing else."""
+        """Return True if the proposal serves the current goal. Plain text may be vague but must name nothing else."""
         goal = self.goal
         if proposal.write is None:
             return bool(goal.tool) and goal.tool in proposal.tools and proposal.numbers <= {goal.subject}
         return any(write.matches(proposal.write) for write in goal.writes)
 
-    def _take_denial(self, speech: Speech) -> Sequence[str]:
+    def _handle_denial(self, speech: Speech) -> Sequence[str]:
         outcome = self.outcomes[self.goal_index]
         outcome.denied, self.session.consent = speech.reasons, None
         if self.record.insists and not self.has_insisted:
@@ -300,17 +306,17 @@ class Customer:
         return []
 
     def _remind(self, outcome: Outcome) -> str:
-        """Return a message that asks for the missing facts or, while a write is due, repeats the whole request."""
+        """Return a message that asks for the missing facts or, until the write is done, repeats the whole request."""
         missing = [self.facts[name].asks for name in self.goal.facts if name not in outcome.told]
         if missing and (outcome.written or not self.goal.tool):
             return self._say("instruct", "fact", f"I would like to know {join_words(missing)}.")
         return self._ask(STILL)
 
-    def _go_on(self) -> str:
-        following = [n for n in range(len(self.record.goals)) if not self.is_closed(n)]
-        if not following:
+    def _start_next_goal(self) -> str:
+        open_goals = [n for n in range(len(self.record.goals)) if not self.is_closed(n)]
+        if not open_goals:
             return self._leave("served", GOODBYE)
-        self.turn_to(following[0])
+        self.set_goal(open_goals[0])
         return self._ask(NEXT)
 
     def _leave(self, reason: str, words: str) -> str:
@@ -318,7 +324,7 @@ class Customer:
         return self._say("end", reason, words)
 
     def _is_fulfilled(self, outcome: Outcome) -> bool:
-        """Return True if the goal's write is done and its facts were told. A goal with neither never is."""
+        """Return True if the goal's write is done and its facts were told; False for a goal with neither."""
         if not self.goal.writes and not self.goal.facts:
             return False
         return (outcome.written or not self.goal.tool) and outcome.told.keys() >= self.goal.facts.keys()
@@ -329,5 +335,5 @@ def _identity_texts(identity: Mapping[str, str]) -> list[str]:
 
 
 def _space_out(text: str) -> str:
-    """Replace dots and @ inside words and numbers by blanks, so that an email is parsed as one sentence."""
+    """Replace dots and @ inside words and numbers by spaces, so that an email address does not end a sentence."""
     return re.sub(r"(?<=\w)[.@](?=\w)", " ", text)

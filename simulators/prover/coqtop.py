@@ -1,4 +1,4 @@
-"""Client of Coq's toplevel, a child process that gets one sentence at a time.
+"""Client of Coq's toplevel `coqtop`, a child process that is sent one sentence at a time.
 
 A proof is the list of its accepted sentences, so `attempt` depends on its arguments alone and proofs are cheap to copy.
 All matches share the processes: the one with the longest common prefix of sentences goes back to the end of that prefix
@@ -30,15 +30,15 @@ COMMAND = "coqtop"
 SETTINGS = ("From Coq Require Import Arith List Lia Bool.", "Unset Lia Cache.", "Unset Nia Cache.")
 """First sentences of a process. Without the last two, `lia` would write its caches to files."""
 SECONDS = 3
-"""Seconds after which Coq itself stops a sentence."""
+"""Seconds after which Coq itself interrupts a sentence."""
 ANSWER_SECONDS = 20.0
 """Seconds of wall-clock time after which a process that does not answer is killed."""
 MEMORY = 2 << 30
-"""Bytes of address space of a process. It uses 0.5 GB after the imports."""
+"""Maximum bytes of a process's address space. It uses 0.5 GB after the imports."""
 CPU_SECONDS = 600
-"""CPU seconds after which the system kills a process."""
+"""CPU seconds after which the operating system kills a process."""
 MAX_SENTENCES = 2000
-"""Number of sentences after which a process is replaced, because it keeps all states in memory."""
+"""Number of sentences after which a process is replaced, because Coq keeps all states in memory."""
 MAX_PROCESSES = min(4, os.cpu_count() or 1)
 """Maximum number of concurrent coqtop processes; further attempts wait."""
 MAX_OUTPUT = 1 << 20
@@ -59,13 +59,13 @@ class Attempt(NamedTuple):
     """Result of sending a sentence: the goals after it, or Coq's error."""
 
     goals: str
-    """Goals after the sentence as text, without Coq's numbers; "" if none is left."""
+    """Remaining goals as text, without Coq's numbers; "" if none is left."""
     error: str
     """Coq's error message; "" if the sentence was accepted."""
 
 
 def find_coq_obstacle() -> str:
-    """Return "" if coqtop is installed and can be confined here, else the reason and what to do."""
+    """Return "" if coqtop is installed and can be sandboxed here, else the reason and what to do."""
     if shutil.which(COMMAND):
         return find_obstacle()
     return (
@@ -74,7 +74,7 @@ def find_coq_obstacle() -> str:
 
 
 class Installation(NamedTuple):
-    """Installed Coq: the program's path, and the (outside, inside) paths of the files that it reads."""
+    """Installed Coq: the program's path, and the files that it reads as (outside, inside the sandbox) paths."""
 
     program: str
     shown: tuple[tuple[str, str], ...]
@@ -102,7 +102,7 @@ def find_installation() -> Installation:
 
 
 class Coqtop:
-    """Coqtop process, with its accepted sentences since the imports and Coq's state number after each."""
+    """Coqtop process, with the sentences accepted since the imports and Coq's state number after each."""
 
     def __init__(self) -> None:
         program, shown = find_installation()
@@ -170,11 +170,11 @@ class Coqtop:
             while not (prompt := _PROMPT.search(answer, max(0, len(answer) - 400))):
                 if not ready.select(deadline - time.monotonic()) or len(answer) > MAX_OUTPUT:
                     self.stop()
-                    raise CoqFault(f"coqtop gave no answer in {ANSWER_SECONDS:g} s, or too long a one")
+                    raise CoqFault(f"coqtop's answer took over {ANSWER_SECONDS:g} s or {MAX_OUTPUT} bytes")
                 piece = os.read(pipe, 65536)
                 if not piece:
                     self.stop()
-                    raise CoqFault("coqtop ended, perhaps for want of memory")
+                    raise CoqFault("coqtop ended, perhaps because it ran out of memory")
                 answer += piece
         return int(prompt[1]), _INFO.sub("", answer[: prompt.start()].decode("utf-8", "replace")).strip()
 
@@ -194,7 +194,7 @@ _OWNER = os.getpid()
 
 
 def attempt(before: Sequence[str], sentence: str) -> Attempt:
-    """Send a sentence after the accepted ones in `before`, the theorem's statement first, and return the result.
+    """Send a sentence after the accepted ones in `before`, which begin with the theorem's statement; return the result.
 
     If the sentence completes the proof, Coq's kernel checks the proof (`Qed`). The sentence counts as refused if that
     fails, or if the process ends or hangs. Raises CoqFault if the earlier sentences cannot be replayed.
@@ -211,12 +211,15 @@ def attempt(before: Sequence[str], sentence: str) -> Attempt:
             result = _send_last(coqtop, before, sentence)
             is_intact = result is not None
             return result or Attempt("", "coqtop ended or gave no answer in time")
-        finally:  # also if the step is interrupted
+        finally:  # also if the thread is interrupted
             _give_back(coqtop, is_intact)
 
 
 def _send_last(coqtop: Coqtop, before: Sequence[str], sentence: str) -> Attempt | None:
-    """Send a sentence to a process that is in the state after `before`. Returns None if the process is lost."""
+    """Send a sentence to a process in the state after `before`, and then `Qed` if it completes the proof.
+
+    Returns None if the process has ended or hangs.
+    """
     try:
         result = coqtop.send(sentence)
         if before and not (result.error or result.goals) and (error := coqtop.send("Qed.").error):

@@ -1,4 +1,4 @@
-"""Game with a critic: between a solver's tries a second seat writes feedback, which must not reveal the answer."""
+"""Game of a solver and a critic, who writes feedback between the tries and must not reveal the answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CRITIC = "critic"
 HELPED, LEAK = "helped", "leak"
 WITHHELD = "(The feedback is withheld: it gives the answer away.)"
 TRIES = 5
-"""Number of tries of which the report gives the success rate, as MINT does (SR@1 to SR@5)."""
+"""Number of tries after which the report gives success, as in MINT (SR@1 to SR@5)."""
 ONES = [
     "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
     "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
@@ -28,7 +28,7 @@ TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "nin
 VALUES = {word: str(n) for n, word in enumerate(ONES)} | {
     f"{ten} {ONES[one]}" if one else ten: str(10 * n + one) for n, ten in enumerate(TENS, 2) for one in range(10)
 }
-"""Numbers from 0 to 99 as digits, by their words."""
+"""Digits of the numbers from 0 to 99, by their English words."""
 WORDS = re.compile(
     rf"\b(?:(?:{'|'.join(TENS)})(?:[\s-]+(?:{'|'.join(ONES[1:10])}))?|{'|'.join(ONES)})\b", re.IGNORECASE
 )
@@ -40,12 +40,14 @@ class Critique(Reasoning):
     """Game of a solver and a critic about a task of reasoning-gym (MINT, Wang et al. 2023, "lazy user" feedback).
 
     The solver plays `reasoning` with protocol "retry" or "code". The critic reads each of its replies that does not end
-    the match and writes feedback. Options besides those of `reasoning`: reference, whether the critic sees the right
-    answer; feedback, the maximum number of characters of one feedback. Feedback that contains the answer, as digits or
-    in words, is withheld, unless the question or an answer of the solver contains it.
+    the match and writes feedback. Feedback that contains the answer, as digits or in words, is withheld, unless the
+    question or a reply of the solver contains it.
 
-    Reward parts besides `right`: `helped`, 1 to the critic if the solver is right after a wrong try; `leak`, -1 to the
-    critic for withheld feedback.
+    Options in addition to those of `reasoning`: reference, whether the critic sees the right answer; feedback, the
+    maximum number of characters of one feedback.
+
+    Reward parts in addition to `right`: `helped`, 1 to the critic if the solver is right after feedback; `leak`, -1 to
+    the critic for withheld feedback.
     """
 
     name = "critique"
@@ -54,7 +56,7 @@ class Critique(Reasoning):
     reward_parts: Mapping[str, str] = {
         **Reasoning.reward_parts,
         HELPED: "1 to the critic if the solver is right after its feedback",
-        LEAK: "-1 to the critic for feedback with the answer",
+        LEAK: "-1 to the critic for feedback that contains the answer",
     }
 
     def __init__(self, *, protocol: str = "retry", reference: bool = True, feedback: int = 400, **options: Any) -> None:
@@ -65,25 +67,28 @@ class Critique(Reasoning):
         super().__init__(protocol=protocol, **options)  # type: ignore[arg-type]
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw a task as `reasoning` does, and clear tries and feedback."""
+        """Draw a task as `reasoning` does, and reset the counts of tries and feedback."""
         super().set_up(rng, options)
         self._tries = self._leaks = self._comments = 0
         self._acts: list[str] = []
 
     @property
     def turns_left(self) -> int:
-        """Remaining replies of the solver, the next one included."""
+        """Remaining replies of the solver, including the next one."""
         return self.max_turns - self._tries
 
     def rules(self) -> str:
-        """Return the rules of `reasoning`, and those of the critic."""
+        """Return the rules of `reasoning` and those about the critic."""
         return (
             f"{super().rules()} Between the tries a critic may help with a hint of up to {self.feedback} characters. "
             "It must not say the answer."
         )
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return the critic's facts: the solver's last reply as `attempt`, and the right answer as `reference`."""
+        """Return the critic's facts: the solver's last reply (`attempt`) and the right answer (`reference`) if allowed.
+
+        The solver has no private facts.
+        """
         if seat != CRITIC:
             return {}
         return {"attempt": to_one_line(self._acts[-1], ACTION_LENGTH) if self._acts else ""} | (
@@ -95,7 +100,7 @@ class Critique(Reasoning):
         return CRITIC if seat == SOLVER else SOLVER
 
     def play(self, seat: str, act: str) -> str:
-        """Score the solver's answer, run its code, or give the critic's feedback to the solver. Returns ""."""
+        """Score the solver's answer, run its code, or send the critic's feedback to the solver. Returns ""."""
         if seat == SOLVER:
             super().play(seat, act)
             self._acts.append(act)
@@ -115,11 +120,11 @@ class Critique(Reasoning):
 
     @property
     def last_answer(self) -> str:
-        """The solver's last answer; "" if its last reply had none."""
+        """Answer in the solver's last reply; "" if it has none."""
         return replies.find_final_answer(self._acts[-1], self.answer) or "" if self._acts else ""
 
     def _leaks_answer(self, comment: str) -> bool:
-        """Return True if a comment contains the answer, and neither the question nor a reply of the solver does."""
+        """Return True if a comment contains the answer, and neither the question nor the solver's replies do."""
         answer, known = self.task.answer, "\n".join([self.task.question, *self._acts])
         if NUMBER.fullmatch(answer.strip()):
             return bool(find_numbers(answer) & find_numbers(comment) - find_numbers(known))
@@ -127,11 +132,11 @@ class Critique(Reasoning):
         return bool(words) and _contains(fold(comment), words) and not _contains(fold(known), words)
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return those of `reasoning`, and `sr1` to `sr5`, `slope`, `comments` and `leaks`.
+        """Return the figures of `reasoning`, and `sr1` to `sr5`, `slope`, `comments` and `leaks`.
 
-        `sr1` to `sr5` are True if the solver was right within so many tries, and `slope` is their least-squares slope
-        per try, whose mean over matches is that of the success rates. `comments` counts the critic's feedback that is
-        not empty, `leaks` that withheld.
+        `sr<k>` is True if the solver was right within k tries. `slope` is the least-squares slope of these five values
+        over k; its mean over matches is the slope of the success rates. `comments` counts non-empty feedback, `leaks`
+        withheld feedback.
         """
         solved = self._tries if self.ended == RIGHT else TRIES + 1
         within = [solved <= k for k in range(1, TRIES + 1)]
@@ -146,7 +151,7 @@ class Critique(Reasoning):
 
 
 def find_numbers(text: str) -> set[float]:
-    """Return the numbers in a text, with their signs, also those from 0 to 99 in English words."""
+    """Return the signed numbers in a text, including English words for 0 to 99."""
     text = SIGN.sub("-", WORDS.sub(lambda word: VALUES[re.sub(r"[\s-]+", " ", word[0].lower())], text))
     return {float(number) for number in NUMBER.findall(text)}
 
@@ -156,37 +161,37 @@ def _contains(text: str, words: str) -> bool:
 
 
 def _make_unary(game: Critique, seed: int) -> Answer:
-    """Return a critic that says only that the try is wrong."""
+    """Return a critic that says only that the answer is wrong."""
     return lambda view: "That is not right."
 
 
 def _make_compass(game: Critique, seed: int) -> Answer:
-    """Return a critic that says whether a number is too high or too low; of other answers only that they are wrong."""
+    """Return a critic that says whether a number is too high or too low, and of other answers only that it is wrong."""
 
     def act(view: View) -> str:
         try:
-            given, right = float(game.last_answer), float(game.task.answer)
+            answer, right = float(game.last_answer), float(game.task.answer)
         except ValueError:
             return "That is not right."
-        return "Too high." if given > right else "Too low."
+        return "Too high." if answer > right else "Too low."
 
     return act
 
 
 def _make_bisector(game: Critique, seed: int) -> Answer:
-    """Return a solver that halves the whole numbers from -12 to 18, or the remaining ones, as the critic directs.
+    """Return a solver that finds a whole number by binary search with the critic's "too high" and "too low".
 
-    Sums of two one-digit numbers, with signs, are among them.
+    It searches from -12 to 18, which includes every sum and difference of two one-digit numbers.
     """
     low, high = -12, 18
 
     def act(view: View) -> str:
         nonlocal low, high
-        said = " ".join(message.text for message in view.messages if message.sender == CRITIC)
+        feedback = " ".join(message.text for message in view.messages if message.sender == CRITIC)
         middle = (low + high) // 2
-        if "high" in said:
+        if "high" in feedback:
             high = middle - 1
-        elif "low" in said:
+        elif "low" in feedback:
             low = middle + 1
         return replies.write_answer(str((low + high) // 2), game.answer)
 

@@ -1,4 +1,4 @@
-"""A debate: several seats answer a question, see each other's answers and answer again; the majority decides."""
+"""Debate game: several seats answer a question, see each other's answers and answer again; the majority decides."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ SHOWN = 80
 
 
 class Debate(TaskGame):
-    """Game in which several debaters answer one question over several rounds, and the majority decides.
+    """Debate game: several debaters answer one question over several rounds, and the majority decides.
 
-    Acts: an answer in every round; others see a round's answers only after all have answered. Options besides
-    Simulator's: task: as in `reasoning`. debaters: their number. rounds: number of answers of each. answer: format of
-    the answer in an act: "plain", "boxed" or "tag". With the latter two, others read the whole act.
+    Acts: an answer in every round. Other seats see a round's answers after all have answered. Options in addition to
+    Simulator's: task: as in `reasoning`. debaters: number of debaters. rounds: number of answers by each. answer:
+    format of the answer in an act: "plain", "boxed" or "tag". With the latter two, other seats read the whole act.
 
-    The decision is the most frequent answer of the last round; there is none at a tie. Reward parts: `right`, 1 or 0,
-    of every answer; `verdict`, 1 to all debaters if the decision is right. Nobody learns the right answer. Protocol: Du
-    et al. 2023, "Improving Factuality and Reasoning in Language Models through Multiagent Debate".
+    The decision is the most frequent answer of the last round; a tie has none. Reward parts: `right`, 1 or 0, for every
+    answer; `verdict`, 1 to all debaters if the decision is right. No seat is told the right answer. Protocol: Du et al.
+    2023, "Improving Factuality and Reasoning in Language Models through Multiagent Debate".
     """
 
     name = "debate"
     metadata: ClassVar[dict[str, Any]] = {"name": "debate_v0", "render_modes": ["ansi"]}
     reward_parts: Mapping[str, str] = {
         RIGHT: "1 for a right answer, in every round",
-        VERDICT: "1 to all where the majority's last answer is right",
+        VERDICT: "1 to all if the majority's last answer is right",
     }
     whole_acts = True
 
@@ -59,7 +59,7 @@ class Debate(TaskGame):
         super().__init__(**options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw a family and a task of the split, and clear the answers. Splits are by question, as in `reasoning`."""
+        """Draw a family and one of its tasks whose question is in the split, and clear the answers."""
         for _ in range(DRAWS):
             family = list(self.tasks)[rng.integers(len(self.tasks))]
             self.task: gym.Task = gym.draw_task(family, self.tasks[family], rng)
@@ -72,22 +72,22 @@ class Debate(TaskGame):
         self._right: list[dict[str, bool]] = [{}]
 
     def rules(self) -> str:
-        """Return the rules as text, equal for all seats."""
-        says = f"{len(self.seats)} debaters answer the same question: write {replies.SHOWN_ANSWER[self.answer]}."
+        """Return the rules, the same for all seats."""
+        intro = f"{len(self.seats)} debaters answer the same question: write {replies.SHOWN_ANSWER[self.answer]}."
         if self.rounds == 1:
-            return f"{says} The majority decides."
+            return f"{intro} The majority decides."
         return (
-            f"{says} Then all see each other's answers and answer again: {self.rounds} rounds. Each answer is paid for "
-            "being right, and all are paid if the majority of the last round is right."
+            f"{intro} Then all see each other's answers and answer again: {self.rounds} rounds. Each answer is paid "
+            "for being right, and all are paid if the majority of the last round is right."
         )
 
     def public(self) -> dict[str, Any]:
         """Return the facts that all debaters see: `question`, `terse`, `family`, `round`, `answers` and `replies`.
 
-        `terse` is the task without the words around it. `answers` are the previous round's by seat; `replies`, the
-        whole acts by seat, are {} if answers are plain.
+        `terse` is the question without its wording. `answers` are the previous round's answers by seat. `replies` are
+        the whole acts by seat; {} if answers are plain.
         """
-        answers, texts = (kept[-2] if len(kept) > 1 else {} for kept in (self._answers, self._replies))
+        answers, texts = (rounds[-2] if len(rounds) > 1 else {} for rounds in (self._answers, self._replies))
         return {
             "question": self.task.question,
             "terse": strip_wording(self.task.family, self.task.question),
@@ -104,14 +104,15 @@ class Debate(TaskGame):
         return {}
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
-        """Return {"answer": …}, or {} if it has under three characters, is in the question, or was already given."""
+        """Return {"answer": …}, or {} if it is under three characters, in question or rules, or already given."""
         answer = fold(self.task.answer)
         said = fold(" ".join(text for round_ in self._replies for text in round_.values()))
-        telling = len(answer) > 2 and answer not in fold(f"{self.task.question} {self.rules()}") and answer not in said
-        return {"answer": (self.task.answer,)} if telling else {}
+        known = fold(f"{self.task.question} {self.rules()}")
+        is_secret = len(answer) > 2 and answer not in known and answer not in said
+        return {"answer": (self.task.answer,)} if is_secret else {}
 
     def play(self, seat: str, act: str) -> str:
-        """Score an answer and return "": others see it only after the round, which the last answer ends.
+        """Score an answer. The last one ends the round. Returns "", because others see answers only after the round.
 
         Raises IllegalAct for an act without an answer.
         """
@@ -129,37 +130,38 @@ class Debate(TaskGame):
 
     def _end_round(self) -> None:
         if len(self._answers) < self.rounds:
-            for kept in (self._replies, self._answers, self._right):
-                kept.append({})
+            for rounds in (self._replies, self._answers, self._right):
+                rounds.append({})
             return
-        decided = self.find_decision()
-        right = decided is not None and self.task.score(decided).value == 1.0
+        decision = self.find_decision()
+        right = decision is not None and self.task.score(decision).value == 1.0
         for seat in self.seats:
             self.pay(seat, VERDICT, float(right))
-        self.end("decided", f"The majority is {'right' if right else 'wrong'}." if decided else "There is no majority.")
+        verdict = f"The majority is {'right' if right else 'wrong'}." if decision else "There is no majority."
+        self.end("decided", verdict)
 
     def find_decision(self) -> str | None:
-        """Return the last full round's most frequent answer, in its shortest spelling; None at a tie or before it."""
-        given = next((answers for answers in reversed(self._answers) if len(answers) == len(self.seats)), {})
-        ranked = Counter(map(_normalise, given.values())).most_common(2)
+        """Return the last full round's most frequent answer in its shortest spelling; None for a tie or no round."""
+        answers = next((answers for answers in reversed(self._answers) if len(answers) == len(self.seats)), {})
+        ranked = Counter(map(_normalise, answers.values())).most_common(2)
         if not ranked or (len(ranked) == 2 and ranked[0][1] == ranked[1][1]):
             return None
-        return min((answer for answer in given.values() if _normalise(answer) == ranked[0][0]), key=len)
+        return min((answer for answer in answers.values() if _normalise(answer) == ranked[0][0]), key=len)
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return figures for the report, most of them shares of the debaters.
+        """Return the match's figures, most of them shares of the debaters.
 
-        `score` is the share that was right in the last round, `first` in the first round; `mended` and `spoiled` are
-        the shares that became right or wrong in between; `agreed` is the share with the most frequent final answer, and
-        `success` is True if that answer is right. Also `family`, `question` and the right `answer`.
+        `score` is the share that was right in the last round, `first` that in the first round. `mended` and `spoiled`
+        are the shares that became right or wrong in between. `agreed` is the share with the most frequent final answer,
+        and `success` is True if that answer is right. Also `family`, `question` and the right `answer`.
         """
-        over = self.ended == "decided"
-        first, last = (self._right[0], self._right[-1]) if over else ({}, {})
-        answers = Counter(map(_normalise, self._answers[-1].values())) if over else Counter[str]()
-        decided, count = (self.find_decision() if over else None), len(self.seats)
+        is_decided = self.ended == "decided"
+        first, last = (self._right[0], self._right[-1]) if is_decided else ({}, {})
+        answers = Counter(map(_normalise, self._answers[-1].values())) if is_decided else Counter[str]()
+        decision, count = (self.find_decision() if is_decided else None), len(self.seats)
         return {
             "score": sum(last.values()) / count,
-            "success": decided is not None and self.task.score(decided).value == 1.0,
+            "success": decision is not None and self.task.score(decision).value == 1.0,
             "first": sum(first.values()) / count,
             "mended": sum(last[seat] > first[seat] for seat in last) / count,
             "spoiled": sum(last[seat] < first[seat] for seat in last) / count,
@@ -171,21 +173,21 @@ class Debate(TaskGame):
 
     @property
     def floor(self) -> float:
-        """Success rate of one random debater with others that know the answer: 1 if there are at least two others."""
+        """Success rate if one debater plays at random and the others know the answer: 1 with at least two others."""
         return 1.0 if len(self.seats) > 2 else gym.estimate_chance(self.tasks)
 
 
 def _normalise(answer: str) -> str:
-    """Normalise an answer for comparison: no case, extra blanks or final full stops."""
+    """Normalise an answer for comparison: ignore case, extra spaces and final full stops."""
     return " ".join(answer.split()).casefold().rstrip(". ")
 
 
 def _make_follower(game: Debate, seed: int) -> Answer:
-    """Return a player that knows the answer half of the time, and from round 2 on repeats the majority's.
+    """Return a player that knows the answer half of the time, and from round 2 on gives the majority's answer.
 
-    At a tie it repeats its own answer.
+    After a tie it repeats its own answer.
     """
-    rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
+    rng = np.random.default_rng([seed, 1])  # independent of the match, which may have the same seed
 
     said = ""
 

@@ -1,12 +1,12 @@
-"""Model of a user: choices and joy on a page, changes of the mindset, and the end of patience.
+"""Model of a user: clicks and joy on a page, changes of the mindset, and loss of patience.
 
-The user looks at a page item by item. With `a` the user's mean affinity to the item's genres, `f` its fatigue of them
-and q the item's quality, the click probability follows RecSim's choice models (Ie et al. 2019):
+The user decides about each item of a page separately. Let a be its affinity to a genre, f its fatigue of the genre, i
+the mean of a (1 - f) over the item's genres (its interest), and q the item's quality. The click probability follows
+RecSim's choice models (Ie et al. 2019):
 
-    sigma(6 (a (1 - f) + .3 (q - .5) + .3 mood + .3 (trust - .5) + buzz - .5)),    0 if a = 0 or the price is too high
+    sigma(6 (i + .3 (q - .5) + .3 mood + .3 (trust - .5) + buzz - .5)),    0 if i = 0 or the price is too high
 
-The joy of a clicked item is a (1 - f) (.4 + .6 q), in [0, 1]. `buzz` is .2 for an item that a friend recommended, else
-0.
+The joy of a clicked item is i (.4 + .6 q), in [0, 1]. `buzz` is .2 for an item that a friend recommended, else 0.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ from simulators.recommender.record import Record
 CLICK, MOOD, RETURN = 0, 1, 3
 """Keys of a user's random draws."""
 LOW_PATIENCE = 1.2
-"""Patience below which a user states an instruction."""
+"""Patience below which a user gives an instruction."""
 QUESTION_COST = 0.3
-"""Patience that a question costs."""
+"""Patience lost by answering a question."""
 ANNOYANCE = 0.1
 """Patience lost for each item that is too expensive or of a disliked genre."""
 SMOOTHING = 0.3
 """Weight of the latest page in a user's satisfaction."""
 FULL_JOY = 0.6
-"""Joy of a page that satisfies fully."""
+"""Joy of a page that satisfies the user fully."""
 FATIGUE_DECAY = 0.9
 """Share of fatigue left after a page. A night halves fatigue."""
 
 
 @dataclass
 class Mindset:
-    """Hidden and changing state of a user: patience, mood, fatigue by genre, trust and satisfaction."""
+    """Hidden, changing state of a user: patience, mood, fatigue by genre, trust and satisfaction."""
 
     patience: float
     mood: float
     fatigue: list[float]
     trust: float = 0.5
     satisfaction: float = 0.5
-    """In [0, 1]: exponential mean of the pages' joys, each divided by `FULL_JOY` and capped at 1."""
+    """Exponential moving average of the pages' joys, each divided by `FULL_JOY` and capped at 1."""
 
     def round_for_log(self) -> dict[str, Any]:
-        """Return the mindset rounded for the log, with fatigue as "tired" by genre index where it is not 0."""
+        """Return the mindset, rounded for the log. "tired" has the non-zero fatigue by genre index."""
         tired = {str(genre): round(each, 2) for genre, each in enumerate(self.fatigue) if each >= 0.005}
         feelings = {name: round(getattr(self, name), 2) for name in ("patience", "mood", "trust", "satisfaction")}
         return {**feelings, "tired": tired}
@@ -56,15 +56,16 @@ class Mindset:
 
 @dataclass(frozen=True)
 class Reaction:
-    """A user's reaction to one page: clicks, the joy of each, and items that annoyed it."""
+    """A user's reaction to one page: clicked items, the joy of each, and the number of annoying items."""
 
     clicked: tuple[int, ...]
     """Ids of the clicked items."""
     joys: tuple[float, ...]
     """Joy of each clicked item, in the order of `clicked`."""
-    dear: int
-    """Number of items above the user's price cap; `disliked` counts those of disliked genres only."""
+    too_expensive: int
+    """Number of items above the user's price cap."""
     disliked: int
+    """Number of items all of whose genres the user dislikes."""
 
     @property
     def joy(self) -> float:
@@ -80,7 +81,7 @@ class Reaction:
 
 @dataclass
 class Visitor:
-    """Simulated user throughout a match: its fixed record, its mindset, and its reactions to pages."""
+    """Simulated user during a match: its fixed record, its mindset, and its reactions to pages."""
 
     number: int
     record: Record
@@ -89,24 +90,24 @@ class Visitor:
     mindset: Mindset = field(init=False)
     affinity: tuple[float, ...] = field(init=False)
     heard_of: dict[int, int] = field(default_factory=dict)
-    """Friend's number by item that a friend recommended and that this user has not been shown yet."""
+    """Recommending friend's number by item id, for items that this user has not been shown since."""
     joy: float = 0.0
-    """Joy over all pages, from which the score is computed."""
+    """Total joy over all pages, from which the score is computed."""
     day: int = 0
     still_visits: bool = True
-    """Whether the user still visits."""
+    """False once the user has decided not to return on another day."""
 
     def __post_init__(self) -> None:
         self.affinity = self.record.affinity
         self.mindset = Mindset(self.record.endurance, self.record.mood, [0.0] * len(self.affinity))
 
     def compute_interest(self, item: Item) -> float:
-        """Return the user's interest in an item in [0, 1]: mean over its genres of affinity times (1 - fatigue)."""
+        """Return the user's interest in an item, in [0, 1]: the mean of affinity * (1 - fatigue) over its genres."""
         fatigue = self.mindset.fatigue
         return sum(self.affinity[genre] * (1 - fatigue[genre]) for genre in item.genres) / len(item.genres)
 
     def compute_click_probability(self, item: Item) -> float:
-        """Return the probability that the user clicks on an item now; 0 if it is too expensive or disliked."""
+        """Return the probability of a click on an item now; 0 if it is too expensive or disliked."""
         interest = self.compute_interest(item)
         if item.price > self.record.cap or not interest:
             return 0.0
@@ -115,41 +116,41 @@ class Visitor:
         return 1 / (1 + math.exp(-6 * appeal))
 
     def compute_joy(self, item: Item) -> float:
-        """Return the joy in [0, 1] that a click on this item would give now."""
+        """Return the joy, in [0, 1], that a click on an item would give now."""
         return self.compute_interest(item) * (0.4 + 0.6 * item.quality)
 
     def dislikes(self, item: Item) -> bool:
-        """Return True if the user dislikes every genre of the item, so that it never clicks on it."""
+        """Return True if the user dislikes every genre of the item and therefore never clicks on it."""
         return not any(self.affinity[genre] for genre in item.genres)
 
-    def review(self, items: Sequence[Item], named: frozenset[int] = frozenset()) -> Reaction:
-        """Return the user's clicks and joy on a page, and update its mindset and total joy.
+    def react_to_page(self, items: Sequence[Item], named_genres: frozenset[int] = frozenset()) -> Reaction:
+        """React to a page: draw clicks, update the mindset and total joy, and return the reaction.
 
-        `named` are the genres that the page's explanation names, which change trust. Friends' tips for shown items are
-        used up.
+        `named_genres`, the genres that the page's explanation names, change trust. Friends' recommendations of the
+        shown items are used up.
         """
-        self.mindset.trust = update_trust(self.mindset.trust, named, items)
-        taken = [
+        self.mindset.trust = update_trust(self.mindset.trust, named_genres, items)
+        clicked = [
             each for each in items if uniform(self.key, CLICK, self.day, each.id) < self.compute_click_probability(each)
         ]
         reaction = Reaction(
-            clicked=tuple(item.id for item in taken),
-            joys=tuple(self.compute_joy(item) for item in taken),
-            dear=sum(item.price > self.record.cap for item in items),
+            clicked=tuple(item.id for item in clicked),
+            joys=tuple(self.compute_joy(item) for item in clicked),
+            too_expensive=sum(item.price > self.record.cap for item in items),
             disliked=sum(self.dislikes(item) for item in items),
         )
-        self._update_fatigue(taken)
+        self._update_fatigue(clicked)
         self._update_feelings(reaction)
         for item in items:
             self.heard_of.pop(item.id, None)
         return reaction
 
-    def answer(self) -> None:
-        """Reduce the user's patience by the cost of answering a question, `QUESTION_COST`."""
+    def charge_question(self) -> None:
+        """Reduce the user's patience by the cost of a question, `QUESTION_COST`."""
         self.mindset.patience -= QUESTION_COST
 
-    def sleep(self) -> None:
-        """End the user's day: draw whether it returns (`still_visits`), halve fatigue, and reset mood and patience."""
+    def end_day(self) -> None:
+        """End the user's day: draw whether it returns (`still_visits`), halve fatigue, update mood, reset patience."""
         mind = self.mindset
         if uniform(self.key, RETURN, self.day) >= compute_return_probability(self.record.loyalty, mind.satisfaction):
             self.still_visits = False
@@ -159,31 +160,34 @@ class Visitor:
         mind.mood = max(-0.5, min(0.5, 0.6 * mind.mood + 0.4 * (mind.satisfaction - 0.5) + drift))
         mind.patience = self.record.endurance
 
-    def _update_fatigue(self, taken: Sequence[Item]) -> None:
-        """Update fatigue: f <- .9 f, then f <- f + tires (1 - f) per taken item, divided among its genres."""
+    def _update_fatigue(self, clicked: Sequence[Item]) -> None:
+        """Update fatigue: f <- .9 f, then f <- f + tires (1 - f) / genres for each genre of each clicked item."""
         fatigue = [FATIGUE_DECAY * each for each in self.mindset.fatigue]
-        for item in taken:
+        for item in clicked:
             for genre in item.genres:
                 fatigue[genre] += self.record.tires * (1 - fatigue[genre]) / len(item.genres)
         self.mindset.fatigue = fatigue
 
     def _update_feelings(self, reaction: Reaction) -> None:
-        """Update satisfaction, joy and patience: a page costs 1, each annoyance a little; joy restores patience."""
+        """Update satisfaction, total joy and patience.
+
+        A page costs patience 1 and each annoying item `ANNOYANCE`; joy restores as much.
+        """
         mind, joy = self.mindset, reaction.joy
         mind.satisfaction += SMOOTHING * (min(1.0, joy / FULL_JOY) - mind.satisfaction)
-        left = mind.patience - 1 - ANNOYANCE * (reaction.dear + reaction.disliked) + joy
-        mind.patience = min(self.record.endurance, left)
+        remaining = mind.patience - 1 - ANNOYANCE * (reaction.too_expensive + reaction.disliked) + joy
+        mind.patience = min(self.record.endurance, remaining)
         self.joy += joy
 
 
-def update_trust(trust: float, named: frozenset[int], items: Sequence[Item]) -> float:
-    """Return the trust after a page: +.05 if all genres in `named` are on it, else -.2; unchanged for none named."""
-    if not named:
+def update_trust(trust: float, named_genres: frozenset[int], items: Sequence[Item]) -> float:
+    """Return the trust after a page: unchanged without named genres, +.05 if all of them are on it, else -.2."""
+    if not named_genres:
         return trust
-    there = {genre for item in items for genre in item.genres}
-    return max(0.0, min(1.0, trust + (0.05 if named <= there else -0.2)))
+    shown_genres = {genre for item in items for genre in item.genres}
+    return max(0.0, min(1.0, trust + (0.05 if named_genres <= shown_genres else -0.2)))
 
 
 def compute_return_probability(loyalty: float, satisfaction: float) -> float:
-    """Return the probability of a visit tomorrow: loyalty + satisfaction - .5, clipped to [.02, .98]."""
+    """Return the probability that the user returns tomorrow: loyalty + satisfaction - .5, clipped to [.02, .98]."""
     return max(0.02, min(0.98, loyalty + satisfaction - 0.5))

@@ -1,7 +1,7 @@
-"""Recommender game: serve pages of a catalogue to users with hidden taste, budget and patience, over several days.
+"""Recommender game: show pages of a catalogue to users with hidden taste, price cap and patience, over several days.
 
-Catalogues, users and numbers are invented unless options name files. From RecoWorld comes the user who states one true
-complaint before it leaves; from RecSim come slates, choices and satisfaction over time.
+Catalogues, users and numbers are invented unless options name files. As in RecoWorld, a user gives one true instruction
+before it leaves; slates, choices and satisfaction over time follow RecSim.
 """
 
 from __future__ import annotations
@@ -24,7 +24,15 @@ from simulators.recommender.catalogue import Item
 from simulators.recommender.chance import uniform
 from simulators.recommender.dealing import DealSettings, make_limits, make_shelf_key
 from simulators.recommender.index import load_shelf
-from simulators.recommender.record import MANNERS, Floats, Record, draw_record, draw_taste, draw_twins, restore_record
+from simulators.recommender.record import (
+    USER_PERSONAS,
+    Floats,
+    Record,
+    draw_record,
+    draw_taste,
+    draw_twins,
+    restore_record,
+)
 from simulators.recommender.seat import Seat
 from simulators.recommender.service import MAX_FINDS, Service
 from simulators.recommender.wishes import TOPICS, Wish, answer_question, choose_instruction
@@ -32,46 +40,48 @@ from simulators.recommender.words import LETTERS
 
 RECOMMENDER, USER, SHOP = "recommender", "user", "shop"
 WORDING = 30
-"""Key of the random draw of a template."""
+"""Key of the random draw of a statement's template."""
 MAX_USERS, MAX_LISTED = 10_000, 300
 FLOOR_DEALS = 400
 WEIGHTS = {"click": 0.1, "instruction": 0.1, "retention": 0.5, "diversity": 0.1}
-"""Reward weights besides `satisfaction`, which pays the joy itself; recipes can reweigh all parts."""
+"""Weights of reward parts. `satisfaction`, the joy itself, has weight 1. Recipes can reweight all parts."""
 
 
 class Recommender(PersonGame):
-    """Recommender game: pages of books for users with hidden tastes, who come back if they are pleased.
+    """Recommender game: show pages of books to users with hidden tastes, who come back if they are pleased.
 
-    Acts: SHOW n n n | words (candidates by number, and why), ASK genre|price|dislikes, FIND words. A page's joy decides
-    on a user's patience, and that on whether it comes back: `simulators.recommender.audience`.
+    Acts: SHOW n n n | words (candidates by number, and the reason), ASK genre|price|dislikes, FIND words. The joy of
+    pages keeps up a user's patience and decides whether it comes back: `simulators.recommender.audience`.
 
-    Options besides PersonGame's:
+    Options in addition to PersonGame's:
     catalogue: number of generated items, from 20 to 100,000, or a CSV file (`simulators.recommender.catalogue.load`).
     edition: seed of a generated catalogue.
     embedding: "hashed" (words; light) or "minilm" (sentence-transformers, offline), for FIND and similar items.
     ids: "numbers" (candidates by number) or "semantic" (residual k-means codes, by which any item may be shown).
-    users: number of users; several have friends and recommend items that they enjoyed; from 100 on there are several
+    users: number of users. If there are several, friends recommend items to each other; 100 or more form several
     segments (`simulators.recommender.population`).
-    days, pages (of a visit), slate (items of a page), candidates (to choose from).
-    steepness: tastes are Dirichlet(1/steepness): 1 is even, 8 little more than a favourite; default 4.
-    ratings: CSV file of real ratings, from which genres and tastes are taken (`simulators.recommender.ratings`).
-    person: for a user with a seat see `simulators.recommender.seat`.
-    terse: acts and facts in as few tokens as possible, for tiny models; no FIND.
+    days, pages (per visit), slate (items per page), candidates (to choose a page from): sizes of a match.
+    steepness: tastes are drawn from Dirichlet(1/steepness): 1 is uniform, at 8 a favourite dominates; default 4.
+    ratings: CSV file of real ratings, to which genres and tastes are fitted (`simulators.recommender.ratings`).
+    person: `simulators.recommender.seat` describes a user's seat.
+    terse: abbreviate acts and facts to few tokens, for tiny models, without FIND.
 
-    Parts: `satisfaction`, the joy of a page; .1 for each `click`; .1 for a page that follows the latest `instruction`
-    of the visit; .5 for each visit after which the user would return (`retention`); .1 times the share of a page's
-    items whose genre is new on it (`diversity`).
+    Reward parts: `satisfaction`, the joy of a page; .1 for each `click`; .1 for a page that follows the latest
+    `instruction` of the visit; .5 for each visit after which the user is willing to return (`retention`); .1 times the
+    number of different main genres on a page divided by its items (`diversity`).
     """
 
     name = "recommender"
     metadata: ClassVar[dict[str, Any]] = {"name": "recommender_v0", "render_modes": ["ansi"]}
     reward_parts: Mapping[str, str] = {
-        "satisfaction": "the joy of a page", "click": ".1 each", "instruction": ".1 for a page that keeps to it",
-        "retention": ".5 where the user would come back", "diversity": ".1 x the share of new genres",
-        "reading": "the user's words said something else than they should", "wrong": "the user said what is not so",
-        "secret": "the user told what was not asked",
+        "satisfaction": "the joy of a page", "click": ".1 per click",
+        "instruction": ".1 for a page that follows the user's instruction",
+        "retention": ".5 for a visit after which the user would return",
+        "diversity": ".1 x the share of different genres on a page",
+        "reading": "the user's text was rejected", "wrong": "the user said something false",
+        "secret": "the user revealed a wish unasked",
     }  # fmt: skip
-    personas = MANNERS
+    personas = USER_PERSONAS
     players: Mapping[str, Callable[[Recommender, int], Answer]] = players.PLAYERS
     seats: tuple[str, ...] = (RECOMMENDER,)
     person_seat = USER
@@ -103,23 +113,23 @@ class Recommender(PersonGame):
         self.terse = flag("terse", terse)
         self.limits = make_limits(days, pages, slate, candidates, self.terse)
         if self.terse and self.codes:
-            raise ValueError("ids must be numbers where terse is true")
+            raise ValueError('ids must be "numbers" if terse is true')
         self.shelf = load_shelf(self.key)
-        """Items, vectors and index; shared by all matches of the process."""
+        """Items, vectors and search index, shared by all matches of the process."""
         file = ratings or catalogue
         if isinstance(file, str) and (text := speech.find_misread_text(self.shelf.catalogue)):
-            raise ValueError(f"{file}: users say `{text}`, which is misread: rename genres in it")
+            raise ValueError(f"{file}: the users' text `{text}` is parsed wrongly: rename the genres in it")
         super().__init__(penalty=penalty, talk=False, **options)
 
     @property
     def deal_settings(self) -> DealSettings:
-        """Settings of the deals; tastes are fitted to ratings or have the option `steepness`."""
+        """Settings of the deals. Tastes are fitted to the ratings if there are any, else follow `steepness`."""
         even = np.full(len(self.shelf.catalogue.genres), 1 / self.steepness)
         return DealSettings(self.shelf, self.limits, self.users, np.array(self.fitted) if self.fitted else even)
 
     @property
     def floor(self) -> float:
-        """Success rate of random play, estimated from the random plays of up to 400 drawn deals."""
+        """Success rate of random play, estimated by simulating it on up to `FLOOR_DEALS` drawn deals."""
         game, measured = self.clone(), []
         for seed in range(max(4, FLOOR_DEALS // self.users)):
             game.reset(seed=seed)
@@ -129,17 +139,17 @@ class Recommender(PersonGame):
     # Methods of TextGame and Simulator.
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw the users, or copy all from the option `record` (as in `twin_deals`), and start the first visit."""
-        own = rng.spawn(1)[0]
+        """Draw the users, or copy all from the reset option `record` (see `twin_deals`), and start the first visit."""
+        deal_rng = rng.spawn(1)[0]
         if "record" in options:
-            deal = self.deal_settings.make_deal(own, (restore_record(options["record"]),) * self.users)
+            deal = self.deal_settings.make_deal(deal_rng, (restore_record(options["record"]),) * self.users)
             self.yardstick = yardstick.measure(deal)
         else:
-            deal, self.yardstick = self.deal_settings.deal(own, self._draw_user)
+            deal, self.yardstick = self.deal_settings.draw_deal(deal_rng, self._draw_user)
         self.service, self.tally = Service(deal), yardstick.Tally()
         self.seat = Seat(self.person, self.terse)
         self.instruction: Wish | None = None
-        """The user's instruction in this visit."""
+        """The latest instruction of the user in this visit."""
         self.has_instructed = self.is_binding = False
         self.stated_wishes: set[Wish] = set()
         """Wishes that any user has stated."""
@@ -147,12 +157,12 @@ class Recommender(PersonGame):
         self.agent_selection = self.next_seat(RECOMMENDER)
 
     def rules(self) -> str:
-        """Return the rules as text: the acts and their effects; in terse mode only the codes."""
+        """Return the rules: acts and their effects; in terse mode only the codes."""
         limits = self.limits
         return acts.rules(limits.slate, limits.days, limits.pages, self.terse, self.codes, self.can_steer)
 
     def public(self) -> dict[str, Any]:
-        """Return {"day", "page"} from 1 and, with several users, the current "visitor" and its "segment" (a letter)."""
+        """Return "day" and "page" from 1; with several users also "visitor", from 1, and its "segment", a letter."""
         service = self.service
         facts: dict[str, Any] = {"day": min(service.day + 1, self.limits.days), "page": service.page + 1}
         if self.users > 1:
@@ -160,12 +170,12 @@ class Recommender(PersonGame):
         return facts
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return the candidates, the user's statements and searches left, or for the user's seat `Seat.facts`."""
+        """Return the candidates, the user's statements and the remaining searches; for the user's seat `Seat.facts`."""
         if seat == USER:
             return self.seat.facts(self.service.visitor, self.shelf.catalogue)
         if self.terse:
             return {"marks": page.mark_page(self.service)}
-        statements = self.service.chart.facts(self.shelf.catalogue)
+        statements = self.service.history.facts(self.shelf.catalogue)
         return {
             "candidates": page.describe_candidates(self.service, self.codes),
             **statements,
@@ -173,7 +183,7 @@ class Recommender(PersonGame):
         }
 
     def legal(self, seat: str) -> list[str] | None:
-        """Return full pages and questions, or None for over 300 pages; other acts may be legal too."""
+        """Return all full pages and questions, or None for over `MAX_LISTED` pages. Other acts may be legal too."""
         if seat == USER:
             return self.seat.legal(self.shelf.catalogue, self.service.visitor.record.cap)
         if math.comb(len(self.service.candidates), self.limits.slate) > MAX_LISTED:
@@ -184,11 +194,11 @@ class Recommender(PersonGame):
         return [acts.format_act(act, names, self.terse) for act in listed]
 
     def next_seat(self, seat: str) -> str:
-        """Return the user's seat while its statement is due, else the recommender."""
+        """Return the user's seat if it owes a statement, else the recommender's."""
         return USER if self.seat.due else RECOMMENDER
 
     def play(self, seat: str, act: str) -> str:
-        """Play an act or the user's text and return it for the other seat. Raises IllegalAct if it is not allowed."""
+        """Play an act or the user's text. Returns the text for the other seat. Raises IllegalAct for an invalid act."""
         if seat == USER:
             return self._listen(act)
         service, names = self.service, self.names()
@@ -206,19 +216,19 @@ class Recommender(PersonGame):
         return acts.format_act(parsed, names, self.terse)
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return the users' joy, scored between random and oracle play, and other statistics (`Tally.figures`)."""
+        """Return the score (users' joy, scaled between random and oracle play) and statistics (`Tally.figures`)."""
         return {**self.tally.figures(self.service, self.yardstick), **self.seat.figures()}
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """Return reset options for two users who behave alike but differ in hidden properties; None for the user."""
+        """Return reset options of two users who behave alike but differ in hidden properties; None for `USER`."""
         if seat != RECOMMENDER:
             return None
-        prices, coded = [item.price for item in self.shelf.catalogue.items], self.can_steer
-        one, two = draw_twins(self.service.deal.records[0], (min(prices), max(prices)), coded, rng)
+        prices, keep_cap = [item.price for item in self.shelf.catalogue.items], self.can_steer
+        one, two = draw_twins(self.service.deal.records[0], (min(prices), max(prices)), keep_cap, rng)
         return one.as_options(), two.as_options()
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
-        """Return texts that reveal the user's favourite, dislikes or cap, if not stated yet, as templates and facts."""
+        """Return texts that reveal the user's taste, and its favourite, dislikes and cap unless already stated."""
         record, catalogue = self.service.visitor.record, self.shelf.catalogue
         secrets = [Wish("more", record.favourite), Wish("under", record.cap)]
         secrets += [Wish("less", genre) for genre in record.disliked]
@@ -241,7 +251,7 @@ class Recommender(PersonGame):
         return self.person in ("free", "played")
 
     def _greet(self) -> None:
-        """Start a visit; on the first day a user that volunteers states its favourite, unless its seat is free.
+        """Start a visit. On its first day, a user that volunteers states its favourite, unless its seat is free.
 
         A played user may speak at the start of every visit.
         """
@@ -257,10 +267,10 @@ class Recommender(PersonGame):
     def _show(self, act: acts.Act, names: Mapping[int, str]) -> None:
         service, visitor = self.service, self.service.visitor
         items = service.items(act.items)
-        self._judge_page(items)
+        self._pay_instruction(items)
         before, when = visitor.mindset.round_for_log(), {"day": service.day + 1, "page": service.page + 1}
         reaction = service.show(list(act.items), self.shelf.catalogue.find_genres(act.words))
-        self._pay(reaction, items)
+        self._pay_page(reaction, items)
         clicked = " ".join(names[item] for item in reaction.clicked)
         self.tell(f"Clicked: {clicked or 'nothing'}.", RECOMMENDER, sender=SHOP)
         self.seat.before = before
@@ -269,15 +279,15 @@ class Recommender(PersonGame):
         if self._continue_visit():
             self._respond(reaction, items)
 
-    def _judge_page(self, items: list[Item]) -> None:
-        """Pay and count whether a page follows the user's instruction, if any candidate could."""
+    def _pay_instruction(self, items: list[Item]) -> None:
+        """If any candidate fits the user's instruction, pay and count whether the page follows it."""
         wish = self.instruction
         if wish is not None and any(map(wish.fits, self.service.items(self.service.candidates))):
             is_followed = wish.is_satisfied_by(items)
             self.tally.count_instruction(is_followed)
             self.pay(RECOMMENDER, "instruction", WEIGHTS["instruction"] * is_followed)
 
-    def _pay(self, reaction: Reaction, items: list[Item]) -> None:
+    def _pay_page(self, reaction: Reaction, items: list[Item]) -> None:
         """Pay the rewards of a page."""
         spread = self.tally.count_page(reaction, items)
         self.pay(RECOMMENDER, "satisfaction", reaction.joy)
@@ -287,14 +297,14 @@ class Recommender(PersonGame):
             self.pay(USER, "satisfaction", reaction.joy)
 
     def _ask(self, topic: str) -> None:
-        """Charge the user for a question and, unless this ends the visit, have it answered."""
+        """Ask the user, which costs patience. Unless that ends the visit, the user answers."""
         self.tally.asked += 1
         self.service.ask()
         if self._continue_visit():
             self._say(answer_question(self.service.visitor, topic))
 
     def _continue_visit(self) -> bool:
-        """Return True if the visit goes on; else pay the retention reward and start the next visit or end the match."""
+        """Return True if the visit continues. Else pay for retention, and start the next visit or end the match."""
         visitor = self.service.visitor
         if self.service.continue_visit():
             return True
@@ -313,14 +323,14 @@ class Recommender(PersonGame):
         return False
 
     def _respond(self, reaction: Reaction, items: list[Item]) -> None:
-        """Have the user state an instruction, once per visit at low patience, or a complaint about the page."""
+        """Let the user react to a page: with an instruction, once per visit at low patience, or with a complaint."""
         visitor = self.service.visitor
         if visitor.mindset.patience < LOW_PATIENCE and not self.has_instructed:
             self.has_instructed = True
             self._say(choose_instruction(visitor, items), is_binding=True)
             return
-        complains = not reaction.clicked and (reaction.dear or reaction.disliked)
-        complaint = (speech.DEAR if reaction.dear else speech.DULL) if complains else ""
+        complains = not reaction.clicked and (reaction.too_expensive or reaction.disliked)
+        complaint = (speech.TOO_EXPENSIVE if reaction.too_expensive else speech.UNINTERESTING) if complains else ""
         if self.can_steer:
             self.is_binding = self.is_played
             self.seat.request(complaint if self.is_played else "", None)
@@ -328,7 +338,10 @@ class Recommender(PersonGame):
             self.tell(complaint, RECOMMENDER, sender=USER)
 
     def _say(self, wish: Wish | None, is_binding: bool = False) -> None:
-        """State a wish by the script, or request it from the user's seat. `is_binding` makes it an instruction."""
+        """State a wish with the script's words, or ask the user's seat to word it.
+
+        `is_binding` makes the wish an instruction, which pages are rewarded for following.
+        """
         words = self._word_wish(wish)
         self.is_binding = is_binding
         if self.person == "script":
@@ -338,7 +351,7 @@ class Recommender(PersonGame):
             self.seat.request(words, wish, is_question=not is_binding)
 
     def _listen(self, text: str) -> str:
-        """Check the user's text and return it for the recommender, or "" if the seat must say it again."""
+        """Check and fine the user's text. Returns the text for the recommender, or "" if the seat must speak again."""
         text = to_one_line(text)
         if self.is_played and not self.admit_text(text):
             return ""
@@ -358,26 +371,26 @@ class Recommender(PersonGame):
         return words
 
     def _record_wish(self, wish: Wish | None) -> None:
-        """Record a wish as stated, and as the visit's instruction if it is binding. None is ignored."""
+        """Record a stated wish and, if it is binding, make it the visit's instruction. None is ignored."""
         if wish is None:
             return
         self.stated_wishes.add(wish)
-        self.service.chart.hear(wish)
+        self.service.history.record_wish(wish)
         if self.is_binding:
             self.instruction = wish
 
     def _word_wish(self, wish: Wish | None) -> str:
-        """Return the wish in a template of the current user's manner; a text of doubt for None."""
+        """Return the wish as a sentence in the current user's manner; for None a sentence of doubt."""
         service, visitor = self.service, self.service.visitor
         share = uniform(visitor.key, WORDING, service.day, service.page)
         return speech.word_wish(wish, self.shelf.catalogue, PERSONAS[visitor.record.persona].manner, share)
 
     def names(self) -> dict[int, str]:
-        """Return the names of the page's candidates by item id."""
+        """Return the names of the page's candidates, by item id."""
         return page.name_candidates(self.service, self.codes)
 
     def _draw_user(self, rng: np.random.Generator, concentration: Floats, segment: int) -> Record:
-        """Draw a user of the options' split and persona."""
+        """Draw a user of the game's split and persona."""
         persona = self.draw_persona(rng)
         drawn: Record = self.draw_entity(
             lambda: draw_record(rng, draw_taste(rng, concentration), persona, segment, self.shelf.catalogue.caps),

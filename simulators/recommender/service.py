@@ -1,6 +1,6 @@
-"""Text-free core of a match: users visit by day, and each is served pages until its patience ends.
+"""Core of a match, without texts: users visit day by day, and each is shown pages until its patience runs out.
 
-The text game and the reference plays of its score use this class on the same deal.
+The text game and the reference plays of its score run this core on the same deal.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from simulators.recommender.audience import Reaction, Visitor
 from simulators.recommender.catalogue import Item
 from simulators.recommender.chance import uniform
-from simulators.recommender.chart import Chart
+from simulators.recommender.history import UserHistory
 from simulators.recommender.index import Shelf
 from simulators.recommender.population import MIN_TIP_JOY, Friends, spread_word
 from simulators.recommender.record import Record
@@ -23,18 +23,19 @@ MAX_FINDS = 2
 MAX_TIPS = 2
 """Maximum candidates of a page that friends recommended."""
 MAX_DRAWS = 200
+"""Maximum random draws of candidates for a page. The second half of them may repeat items that the user has seen."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Sizes of a match: days, pages of a visit, items of a page (`slate`), and candidates to choose from."""
+    """Sizes of a match: days, pages per visit, items per page (`slate`), and candidates to choose a page from."""
 
     days: int
     pages: int
     slate: int
     candidates: int
     explained: bool = True
-    """Whether text may accompany a page."""
+    """Whether an explanation may accompany a page."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +47,10 @@ class Deal:
     records: tuple[Record, ...]
     friends: Friends
     key: int
-    """Key of all its random draws."""
+    """Key of all random draws of the match."""
 
-    def with_manner(self, persona: str) -> Deal:
-        """Return the same deal with all users of this persona."""
+    def with_persona(self, persona: str) -> Deal:
+        """Return a copy of the deal in which all users have this persona."""
         return replace(self, records=tuple(replace(record, persona=persona) for record in self.records))
 
     def __deepcopy__(self, memo: object) -> Deal:
@@ -63,30 +64,30 @@ class Service:
 
     deal: Deal
     audience: list[Visitor] = field(init=False)
-    charts: list[Chart] = field(init=False)
+    histories: list[UserHistory] = field(init=False)
     user_index: int = 0
-    """Number of the current user."""
+    """Index of the current user."""
     day: int = 0
-    """Number of ended days; `page` counts those shown in this visit, `finds` the searches on this page."""
+    """Number of completed days. `page` counts the pages shown in this visit, `finds` the searches on this page."""
     page: int = 0
     visits: int = 0
     returns: int = 0
-    """Visits after which the user would return, if there were a next day."""
+    """Number of visits after which the user is willing to return on the next day."""
     finds: int = 0
     candidates: tuple[int, ...] = ()
     """Ids of the items offered for the current page."""
     stars: dict[int, tuple[int, int]] = field(default_factory=dict)
     """(sum, count) of the stars of each item."""
     tips_given: list[tuple[int, int, int]] = field(default_factory=list)
-    """Word of mouth: (item, teller, friend)."""
+    """Recommendations to friends: (item, recommending user, friend)."""
     tips: int = 0
-    """Clicks on friends' recommendations."""
+    """Number of clicks on friends' recommendations."""
     is_over: bool = False
 
     def __post_init__(self) -> None:
         records, key = self.deal.records, self.deal.key
         self.audience = [Visitor(n, record, int(2**53 * uniform(key, n))) for n, record in enumerate(records)]
-        self.charts = [Chart() for _ in records]
+        self.histories = [UserHistory() for _ in records]
         self._draw_candidates()
 
     @property
@@ -95,9 +96,9 @@ class Service:
         return self.audience[self.user_index]
 
     @property
-    def chart(self) -> Chart:
+    def history(self) -> UserHistory:
         """The recommender's observations of the current user."""
-        return self.charts[self.user_index]
+        return self.histories[self.user_index]
 
     @property
     def total_joy(self) -> float:
@@ -108,15 +109,15 @@ class Service:
         """Return the catalogue's items of these ids, in the given order."""
         return [self.deal.shelf.catalogue.items[number] for number in numbers]
 
-    def show(self, slate: list[int], named: frozenset[int] = frozenset()) -> Reaction:
+    def show(self, slate: list[int], named_genres: frozenset[int] = frozenset()) -> Reaction:
         """Show a page to the user and return the reaction. Call `continue_visit` next.
 
-        `named` are genres that the explanation names. Records clicks and stars, spreads recommendations to friends, and
-        draws new candidates.
+        `named_genres` has the genres that the explanation names. Records clicks and stars, spreads recommendations to
+        friends, and draws new candidates.
         """
         visitor, tips = self.visitor, {*self.visitor.heard_of}
-        reaction = visitor.review(self.items(sorted(slate)), named)
-        self.chart.note(slate, reaction.clicked, reaction.best)
+        reaction = visitor.react_to_page(self.items(sorted(slate)), named_genres)
+        self.history.record_page(slate, reaction.clicked, reaction.best)
         self.tips += len(tips.intersection(reaction.clicked))
         for item, joy in zip(reaction.clicked, reaction.joys, strict=True):
             total, count = self.stars.get(item, (0, 0))
@@ -130,24 +131,24 @@ class Service:
 
     def ask(self) -> None:
         """Charge the current user's patience for a question. Call `continue_visit` next."""
-        self.visitor.answer()
+        self.visitor.charge_question()
 
     def find(self, words: str) -> None:
-        """Replace candidates by the unseen items nearest to these words, keep their number, and count the search.
+        """Search: replace the candidates by as many unseen items nearest to these words, and count the search.
 
-        If too few are found, earlier candidates fill the page.
+        If too few are found, earlier candidates remain.
         """
         self.finds += 1
-        count, seen = self.deal.limits.candidates, self.chart.seen
+        count, seen = self.deal.limits.candidates, self.history.seen
         found = [item for item in self.deal.shelf.find(words, count + len(seen)) if item not in seen]
         self.candidates = tuple(dict.fromkeys([*found, *self.candidates]))[:count]
 
     def continue_visit(self) -> bool:
-        """Return True if the visit continues. Otherwise end the user's day and start the next or set `is_over`."""
+        """Return True if the visit continues. Otherwise end the day, then start the next visit or set `is_over`."""
         if self.visitor.mindset.patience > 0 and self.page < self.deal.limits.pages:
             return True
         self.visits += 1
-        self.visitor.sleep()
+        self.visitor.end_day()
         self.returns += self.visitor.still_visits
         self._start_next_visit()
         return False
@@ -166,17 +167,17 @@ class Service:
             self._draw_candidates()
 
     def _draw_candidates(self) -> None:
-        """Draw new candidates: friends' tips, half of the rest similar to the last enjoyed item, others random."""
+        """Draw new candidates: friends' recommendations, items similar to the last enjoyed one, and random ones."""
         self.finds = 0
-        count, seen = self.deal.limits.candidates, self.chart.seen
+        count, seen = self.deal.limits.candidates, self.history.seen
         chosen = [item for item in self.visitor.heard_of if item not in seen][:MAX_TIPS]
-        if self.chart.last_enjoyed is not None:
-            like = [
+        if self.history.last_enjoyed is not None:
+            similar = [
                 item
-                for item in self.deal.shelf.find_similar(self.chart.last_enjoyed)
+                for item in self.deal.shelf.find_similar(self.history.last_enjoyed)
                 if item not in seen and item not in chosen
             ]
-            chosen += like[: (count - len(chosen)) // 2]
+            chosen += similar[: (count - len(chosen)) // 2]
         size, moment = len(self.deal.shelf.catalogue.items), (self.user_index, self.day, self.page)
         for attempt in range(MAX_DRAWS):
             if len(chosen) >= count:
@@ -190,5 +191,5 @@ class Service:
 
 
 def rate_joy(joy: float) -> int:
-    """Return the rating in stars, 1 to 5, for a joy in [0, 1]."""
+    """Convert a joy in [0, 1] to 1 to 5 stars."""
     return 1 + min(4, int(5 * joy))

@@ -280,7 +280,7 @@ def _make_random(game: Repair, seed: int) -> Answer:
 
     In between it sometimes runs the tests, as often as the turns allow.
     """
-    rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
+    rng = np.random.default_rng([seed, 1])  # independent of the match, which may have the same seed
     todo: list[int | str] = []
     for n in range(game.count):
         runs = rng.integers(2) == 0 and game.max_turns > game.count + 1 + todo.count("RUN")

@@ -1,4 +1,4 @@
-"""Asker of a solver's question: the person words the question, and explains it if the solver asks."""
+"""Asker of a solver's question: a person who phrases the question, and explains it if the solver asks back."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ NOUNS = tuple(relation.noun for relation in RELATIONS.values())
 
 @dataclass
 class Asker:
-    """Asker of one question, with its first words and whether it is its turn."""
+    """Seat of a person who asks the solver one question."""
 
     question: Question
     library: Library
     first_words: str = ""
-    """Its first words, which are the question as the solver knows it."""
+    """The asker's first text, which is the question that the solver gets."""
     due: bool = True
+    """True if it is the asker's turn."""
     turns: int = 0
     gone: bool = False
 
@@ -35,8 +36,8 @@ class Asker:
     def check(self, text: str) -> Faults:
         """Return the faults of a text.
 
-        Wrong are names of the library that the question does not contain, and another question in standard words.
-        Names and relations of the question are withheld if its first words lack them.
+        Names of library pages that are not in the question are wrong, and so is another question in standard words. If
+        the first text omits names or relations of the question, they are withheld.
         """
         said, names = set(self.library.find_titles(text)), set(self.library.find_titles(self.question.text))
         other = read_question(text)
@@ -48,7 +49,7 @@ class Asker:
 
 
 def with_asker(player: Callable[[Any, int], Answer]) -> Callable[[Any, int], Answer]:
-    """Return the player with a part for the asker's seat, where it says the script's text."""
+    """Return the player extended to the asker's seat, where it says the scripted text."""
 
     def make_player(game: Simulator, seed: int) -> Answer:
         play = player(game, seed)
@@ -58,5 +59,5 @@ def with_asker(player: Callable[[Any, int], Answer]) -> Callable[[Any, int], Ans
 
 
 def with_askers(players: Mapping[str, Callable[[Any, int], Answer]]) -> dict[str, Callable[[Any, int], Answer]]:
-    """Return the players, each with a part for the asker's seat."""
+    """Return the players, each extended to the asker's seat by `with_asker`."""
     return {name: with_asker(player) for name, player in players.items()}

@@ -31,6 +31,7 @@ from simulators.search.session import Session
 Check = Literal["program", "hops", "absent", "evidence", "gate"]
 CHECKS: tuple[Check, ...] = get_args(Check)
 MAX_CHAINS = 30
+"""Maximum chains that `find_chains` returns."""
 
 
 class CheckError(Exception):
@@ -52,7 +53,7 @@ def read_checks(option: Sequence[Check]) -> tuple[Check, ...]:
     return tuple(option)
 
 
-def check(text: str, program_text: str, wish: Requirements, work: Session, checks: Sequence[Check]) -> Question:
+def check(text: str, program_text: str, required: Requirements, work: Session, checks: Sequence[Check]) -> Question:
     """Check a question in words (`text`) and return it. Raises CheckError, with the reason, if it fails.
 
     `program_text` is the question in formal notation, `work` the writer's session with the pages read, and `checks` the
@@ -61,15 +62,15 @@ def check(text: str, program_text: str, wish: Requirements, work: Session, check
     library = work.library
     program = _parse(program_text, library) if {"program", "hops", "evidence"} & {*checks} else None
     if "program" in checks and program is not None:
-        _check_program(text, program, wish, library)
-    if "hops" in checks and program is not None and program.hops < wish.hops:
-        raise CheckError(f"it takes {program.hops} hops, not {wish.hops}")
-    if "absent" in checks and contains_name(text, wish.answer, library.terse):
+        _check_program(text, program, required, library)
+    if "hops" in checks and program is not None and program.hops < required.hops:
+        raise CheckError(f"it takes {program.hops} hops, not {required.hops}")
+    if "absent" in checks and contains_name(text, required.answer, library.terse):
         raise CheckError("its answer stands in it")
     pages = find_evidence(program, library.world) if program and library.world else frozenset()
     if "evidence" in checks and (missing := sorted(pages - {*work.read})):
         raise CheckError(f"{len(missing)} of the {len(pages)} pages that it rests on were not read")
-    return Question(text, (wish.answer,), "written", program.hops if program else 0, pages, program)
+    return Question(text, (required.answer,), "written", program.hops if program else 0, pages, program)
 
 
 def require_readable(question: Question, texts: list[str], terse: bool) -> None:
@@ -97,9 +98,9 @@ def _parse(program_text: str, library: Library) -> Program:
         raise CheckError(str(why)) from None
 
 
-def _check_program(text: str, program: Program, wish: Requirements, library: Library) -> None:
+def _check_program(text: str, program: Program, required: Requirements, library: Library) -> None:
     found = evaluate(program, library.world) if library.world else frozenset()
-    if found != {wish.answer}:
+    if found != {required.answer}:
         how = "no answer" if not found else f"{len(found)} answers" if len(found) > 1 else "another answer"
         raise CheckError(f"its program has {how}")
     if not all(contains_name(text, chain.start, library.terse) for chain in program.chains):
@@ -109,13 +110,13 @@ def _check_program(text: str, program: Program, wish: Requirements, library: Lib
         raise CheckError("it asks for something else than its program")
 
 
-def list_possible_programs(work: Session, wish: Requirements) -> list[Program]:
+def list_possible_programs(work: Session, required: Requirements) -> list[Program]:
     """Return the programs that meet the requirements on the pages read: chains of facts that end at the answer.
 
     Chains with fewer backward steps come first, because a backward step may have further ends on unread pages.
     """
     facts = [fact for text in work.texts for fact in read_facts(text)]
-    found = find_chains(wish.answer, Notes.of(work.texts), facts, wish.hops)
+    found = find_chains(required.answer, Notes.of(work.texts), facts, required.hops)
     found.sort(key=lambda chain: sum(step.startswith("^") for step in chain.steps))
     return [Program("chain", (chain,)) for chain in found]
 

@@ -1,4 +1,4 @@
-"""Write pages (the facts about a thing in template sentences) and parse facts from any text.
+"""Write pages, which state the facts about a thing in template sentences, and parse facts from any text.
 
 Sentences that match no template are ignored, so pages may contain other text.
 """
@@ -20,7 +20,10 @@ INITIALS = {kind[0]: kind for kind in KINDS}
 
 
 def render(world: World, name: str) -> str:
-    """Return the page about a thing: kind, then facts, in sentences that its name determines, or in terse codes."""
+    """Return the page about a thing: its kind, then its facts, in sentences or, in a terse world, in codes.
+
+    The thing's name determines the wording of the sentences.
+    """
     facts, kind = world.facts(name), world.kind(name)
     if world.terse:
         return " ".join([name, f"/{kind[0]}", *(RELATIONS[relation].code + value for relation, value in facts.items())])
@@ -32,9 +35,9 @@ def render(world: World, name: str) -> str:
 
 
 def highlight(page: str, query: str) -> str:
-    """Return a terse page with only the facts that the query names by their letters, such as M in `gc M`.
+    """Return a terse page with only the facts whose letters the query contains, such as M in `gc M`.
 
-    If it names none, the whole page is returned.
+    Without such letters, returns the whole page.
     """
     asked = {word for word in query.split() if word in BY_CODE}
     name, kind, *facts = page.split()
@@ -43,14 +46,14 @@ def highlight(page: str, query: str) -> str:
 
 @dataclass
 class Notes:
-    """Facts read on pages: `facts` maps a thing to its values by relation or "kind". Programs are evaluated on them."""
+    """Facts read on pages, on which programs are evaluated."""
 
     facts: dict[str, dict[str, str]] = field(default_factory=dict)
     """Values by thing, then by relation or "kind"."""
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> Notes:
-        """Collect the facts that these texts state. Of two contradicting facts the first counts."""
+        """Collect the facts that these texts state. Of two contradicting facts, the first counts."""
         notes = cls()
         for text in texts:
             for name, relation, value in read_facts(text):
@@ -58,7 +61,7 @@ class Notes:
         return notes
 
     def kind(self, name: str) -> str:
-        """Return a thing's kind, as stated or as implied by a relation that leads to the thing, or "" if unknown."""
+        """Return a thing's kind, as stated or as implied by a relation to the thing; "" if unknown."""
         stated = self.facts.get(name, {}).get("kind", "")
         said = ((relation, value) for facts in self.facts.values() for relation, value in facts.items())
         return stated or next(
@@ -66,17 +69,17 @@ class Notes:
         )
 
     def value(self, name: str, relation: str) -> str:
-        """Return the value of a thing's relation or number, as text, or "" if no page read states it."""
+        """Return a thing's value for a relation (a name, or a number as text); "" if no page states it."""
         return self.facts.get(name, {}).get(relation, "")
 
     def subjects(self, name: str, relation: str) -> frozenset[str]:
-        """Return the names of the things whose `relation` has the value `name` on the pages read."""
+        """Return the names of the things whose value for `relation` is `name`."""
         return frozenset(other for other, facts in self.facts.items() if facts.get(relation) == name)
 
 
 @functools.lru_cache(maxsize=4096)
 def read_facts(text: str) -> tuple[tuple[str, str, str], ...]:
-    """Parse the facts in a text to (thing, relation or "kind", value) tuples, in order. Ignores all other text."""
+    """Parse the facts in a text as (thing, relation or "kind", value) tuples, in order. Ignores all other text."""
     facts: list[tuple[str, str, str]] = []
     for line in text.splitlines():
         if terse := TERSE.fullmatch(line.strip()):
@@ -99,16 +102,16 @@ def _read_sentence(sentence: str) -> list[tuple[str, str, str]]:
 
 @functools.cache
 def _compile_patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
-    """Compile each sentence template to (relation, pattern) with the groups `s` (thing) and `o` (value).
+    """Compile each sentence template to (relation, pattern), with the groups `s` (thing) and `o` (value).
 
-    Numbers come first, because "was born in the year 1800" is no birthplace.
+    Relations with numbers come first, so that "was born in the year 1800" is not parsed as a birthplace.
     """
     wordings = [("kind", IS)] + [(name, words) for name, each in RELATIONS.items() for words in each.sentences]
     wordings.sort(key=lambda one: one[0] not in NUMBERS)
     number, name = r"\\d+", r"[A-Z]\\w*(?: (?:of )?[A-Z]\\w*)*"
 
     def pattern(relation: str, words: str) -> re.Pattern[str]:
-        # The places of names are found in the escaped wording.
+        # Replace the placeholders {o} and {s} in the escaped template.
         value = number if relation in NUMBERS else r"\\w+" if relation == "kind" else name
         filled = re.sub(r"\\\{o\\\}", f"(?P<o>{value})", re.escape(words))
         return re.compile(re.sub(r"\\\{s\\\}", f"(?P<s>{name})", filled))

@@ -23,15 +23,15 @@ PLANNER, READER = "planner", "reader"
 class SearchPlanner(Search):
     """Game of a planner, which searches and reads pages, and a reader, which answers from these pages alone.
 
-    Acts: the planner's search, open, STOP; then the reader answers. Options besides Search's:
-    reader: "script" (answers from the facts on the pages) or "seat" (a policy, such as a frozen one, at its own seat).
-    process: reward for all evidence pages, paid by share to the calls that show them.
+    Acts: the planner's search, open, STOP; then the reader answers. Options, in addition to Search's:
+    reader: "script" (answers from the facts on the pages) or "seat" (a policy, such as a frozen one, in its own seat).
+    process: reward for reading all evidence pages; each call is paid the share of the pages that it shows first.
     baseline: whether a right answer pays nothing if the scripted reader is right without any page.
     team: whether the reader's seat is also paid for a right answer.
 
-    Reward parts: `answer`, 1 for the reader's right answer; `process`; `cost`, of each call. They follow
+    Reward parts: `answer`, 1 for the reader's right answer; `process`; `cost` of each call. They follow
     AI-SearchPlanner's outcome + lambda process - alpha cost, whose constants are not published. The report's `best` is
-    what the player `best` earns, which searches step by step if that costs less than a right answer pays.
+    the payoff of the player `best`, which searches step by step if that costs less than a right answer pays.
     """
 
     name = "search_planner"
@@ -70,9 +70,9 @@ class SearchPlanner(Search):
         self.stopped = False
 
     def is_in_split(self, question: Question) -> bool:
-        """Return True if a question is in the game's split, and searching for its evidence pages' titles finds them.
+        """Return True if a question is in the game's split, and its evidence pages can be found within the budget.
 
-        `is_findable` defines the latter, which includes a seat's budget.
+        See `is_findable`.
         """
         return super().is_in_split(question) and self.is_findable(question)
 
@@ -88,7 +88,7 @@ class SearchPlanner(Search):
         )
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return {"found": titles that searches showed} for the planner, {"pages": texts that it read} for the reader.
+        """Return {"found": titles in search results} for the planner, and {"pages": texts that it read} for the reader.
 
         `pages` is [] until the planner has stopped.
         """
@@ -126,7 +126,7 @@ class SearchPlanner(Search):
         return ""
 
     def _call(self, done: Any) -> None:
-        """Run the planner's call, and pay it `process` times the share of the question's evidence pages newly read."""
+        """Run the planner's call, and pay `process` times the share of the evidence pages that it read first."""
         pages = self.question.evidence
         before = len(pages & {*self.work.read})
         self.call(PLANNER, done, self.work)
@@ -145,18 +145,18 @@ class SearchPlanner(Search):
         return is_exact(find_answer(self.question.text, [], self.terse), self.question.answers)
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return the figures of `Search`, `best` (highest earnings of a scripted plan) and `regret`.
+        """Return the figures of `Search`, and `best` (see `compute_best`) and `regret`.
 
-        `regret` is `best` minus the planner's earnings without the part `process`.
+        `regret` is `best` minus the planner's payoff without the part `process`.
         """
         best = self.compute_best()
         earned = self.payoffs()[PLANNER] - self._totals[PLANNER].get("process", 0.0)
         return {**super().figures(), "best": best, "regret": best - earned}
 
     def compute_best(self) -> float:
-        """Return the earnings of the better of two plans: reading as the player `reader` does, or stopping at once.
+        """Return the higher payoff of two plans: reading like the player `reader`, or stopping at once.
 
-        They are what the scripted reader's answer then pays, less the cost of the calls.
+        The scripted reader gives the answer in both. The cost of the calls is deducted.
         """
         worth = float(not (self.baseline and self._is_known()))
         at_once = worth * self._is_known()
@@ -165,7 +165,7 @@ class SearchPlanner(Search):
 
     @property
     def floor(self) -> float:
-        """Success rate of the player `random`, measured on 400 matches: it searches random names and stops."""
+        """Success rate of the player `random`, which searches random names and stops, on `FLOOR_DEALS` matches."""
         game, right = self.clone(), 0.0
         for seed in range(FLOOR_DEALS):
             right += planner_players.succeeds_at_random(game, seed)

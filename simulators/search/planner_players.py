@@ -48,7 +48,7 @@ def _write_stop(game: LibraryGame) -> str:
 
 def _make_random_plan(game: LibraryGame, seed: int) -> Callable[[], str]:
     """Return a planner that searches up to three random names seen so far, opens nothing, and stops."""
-    rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
+    rng = np.random.default_rng([seed, 1])  # independent of the match, which may have the same seed
     left = int(rng.integers(4))
 
     def act() -> str:

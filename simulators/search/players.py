@@ -91,7 +91,7 @@ def _find_unread_hit(work: Session, query: str) -> str:
 
 def _make_random(game: LibraryGame, seed: int) -> Answer:
     """Return a player that searches up to two random names seen so far, then gives a random candidate answer."""
-    rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
+    rng = np.random.default_rng([seed, 1])  # independent of the match, which may have the same seed
     calls = int(rng.integers(3))
 
     def act(view: View) -> str:

@@ -24,7 +24,7 @@ Propose = Callable[[Any, int], Answer]
 
 def _make_random(game: LibraryGame, seed: int) -> Answer:
     """Return a proposer that writes a random question about the world without reading any page."""
-    rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
+    rng = np.random.default_rng([seed, 1])  # independent of the match, which may have the same seed
 
     def act(view: View) -> str:
         assert game.library.world is not None, "a proposer needs a world of its own"

@@ -1,8 +1,8 @@
-"""Acts of the three seats, and query results as observations.
+"""Formats of the three seats' acts, and of query results as observations.
 
 writer:   <sql>SELECT …</sql> or query(sql="…") runs a query, <solution>SELECT …</solution> is final; terse: ?sql, =sql
 grounder: <schema>table.column, table</schema>; terse: each column followed by its table
-judge:    yes or no, the first of these words
+judge:    yes or no; the first of these words counts
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from simulators.sql.schemas import Cell, Rows, Schema, read_result, to_result_se
 from simulators.tools import read_calls
 
 OBSERVATION, SHOWN_ROWS, CELL = 2_000, 10, 200
-"""Maximum characters of an observation; rows that a longer one is cut to; maximum characters of a cell."""
+"""Maximum characters of an observation, number of rows of a longer one that are shown, maximum characters of a cell."""
 REASONING = 1_000
 """Maximum number of characters of reasoning that the judge reads."""
 MAX_NAMES = 200
 THOUGHT = re.compile(r"<think>(.*?)(?:</think>|$)", re.DOTALL | re.IGNORECASE)
 BLOCK = re.compile(r"<(sql|solution)>(.*?)</\1>", re.DOTALL | re.IGNORECASE)
 FENCE = re.compile(r"```(?:sql)?(.*)```", re.DOTALL | re.IGNORECASE)
-"""A statement's fence, without blanks around it."""
+"""Markdown fence around a stripped statement."""
 NAMED = re.compile(r"<schema>(.*?)</schema>", re.DOTALL | re.IGNORECASE)
 NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?")
 VERDICT = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
@@ -42,7 +42,7 @@ class WriterAct(NamedTuple):
 
 
 def read_sql(act: str, terse: bool) -> WriterAct:
-    """Parse a writer's act. Raises IllegalAct unless it holds exactly one query or one solution."""
+    """Parse a writer's act. Raises IllegalAct unless it contains exactly one query or solution."""
     if terse:
         kind, sql = act.strip()[:1], act.strip()[1:].strip()
         if kind not in ("?", "=") or not sql:
@@ -67,7 +67,7 @@ def read_sql(act: str, terse: bool) -> WriterAct:
 
 
 def write_sql(sql: str, terse: bool, final: bool) -> str:
-    """Format a query or, if `final`, the solution as an act."""
+    """Format a query or, if `final`, the solution as a writer's act; `terse` selects the short format."""
     if terse:
         return f"{'=' if final else '?'}{sql}"
     tag = "solution" if final else "sql"
@@ -75,9 +75,9 @@ def write_sql(sql: str, terse: bool, final: bool) -> str:
 
 
 def read_names(act: str, schema: Schema) -> tuple[frozenset[str], int]:
-    """Parse a grounder's act. Returns the schema's names in it, tables of columns included, and the number of others.
+    """Return the schema's names in a grounder's act, with the tables of columns, and the number of unknown names.
 
-    Raises IllegalAct if it has no name of the schema.
+    Raises IllegalAct if no name is in the schema.
     """
     if schema.terse:
         named, unknown = _read_terse_names(act, schema)
@@ -106,7 +106,7 @@ def _read_terse_names(act: str, schema: Schema) -> tuple[set[str], int]:
 
 
 def write_names(names: Sequence[str], terse: bool) -> str:
-    """Format names of the schema as a grounder's act, in order. Tables that a column implies are left out."""
+    """Format names of the schema as a grounder's act, in order, without tables that a column implies."""
     implied = {name.partition(".")[0] for name in names if "." in name}
     words = [name for name in names if name not in implied]
     if terse:
@@ -115,7 +115,7 @@ def write_names(names: Sequence[str], terse: bool) -> str:
 
 
 def read_verdict(act: str) -> bool:
-    """Parse a judge's act: True for yes. Raises IllegalAct if it has neither yes nor no."""
+    """Parse a judge's act; True means yes. Raises IllegalAct if it contains neither yes nor no."""
     verdict = VERDICT.search(THOUGHT.sub(" ", act))
     if not verdict:
         raise IllegalAct("yes or no")
@@ -123,14 +123,14 @@ def read_verdict(act: str) -> bool:
 
 
 class Result(NamedTuple):
-    """Result of a query: its text for models, and its set of rows (None if the query failed or has too many rows)."""
+    """Result of a query: the observation, and the set of rows (None if the query failed or has too many rows)."""
 
     text: str
     rows: Rows | None
 
 
 def read_answer(text: str, terse: bool) -> Result:
-    """Parse the text that `run_sql` returned into an observation and a set of rows."""
+    """Parse the text that `run_sql` returned as an observation and a set of rows."""
     if text.startswith("Error"):
         missing = NO_COLUMN.search(text)
         if terse:
@@ -145,7 +145,7 @@ def read_answer(text: str, terse: bool) -> Result:
 
 
 def _format_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]], is_whole: bool) -> str:
-    """Return a result as lines of cells; a result over 2,000 characters is cut to ten rows."""
+    """Return a result as lines of cells. A result of over 2,000 characters or too many rows is cut to ten rows."""
     lines = [" | ".join(map(_format_cell, columns)), *(" | ".join(map(_format_cell, row)) for row in rows)]
     if len("\n".join(lines)) > OBSERVATION or not is_whole:
         count = f"{len(rows):,}" if is_whole else f"over {len(rows):,}"

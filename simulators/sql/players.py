@@ -1,4 +1,4 @@
-"""Scripted players of all three seats: `oracle`, `flawed` (half right), `lister`, `random` and `noop`."""
+"""Scripted players for all three seats: `oracle`, `flawed` (right about half the time), `lister`, `random`, `noop`."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from simulators.sql.questions import Question, draw_question
 from simulators.sql.schemas import World
 
 SLIPS = 0.5
-"""Probability that the flawed writer gives a wrong solution, the true query with one mistake."""
+"""Probability that the flawed writer's solution is wrong: the true query with one mistake."""
 OMITS, ADDS, MISJUDGES = 0.2, 0.25, 0.25
 """Probabilities that the flawed grounder omits a name, that it adds one, and that the flawed judge is wrong."""
 
 
 class Match(Protocol):
-    """Attributes of a match that its players use."""
+    """Attributes of a text-to-SQL match that scripted players read."""
 
     question: Question
     named: frozenset[str]
@@ -40,7 +40,7 @@ def _make_noop(game: Match, seed: int) -> Answer:
 
 
 def _make_random(game: Match, seed: int) -> Answer:
-    """Return a player that answers a random other question of the level and database, and judges by a coin flip."""
+    """Return a player that answers another random question of the same level and database, and judges at random."""
     rng = np.random.default_rng([seed, 1])  # independent of the match, which may have the same seed
 
     def act(view: View) -> str:
@@ -79,10 +79,10 @@ def _is_grounder(view: View) -> bool:
 
 
 def _make_flawed(game: Match, seed: int) -> Answer:
-    """Return a player that is right about half of the time, for imitation.
+    """Return a player that is right about half of the time, as training data for imitation.
 
     The writer gives its solution at once, after running it as a query, or after running a query that fails. The
-    grounder omits or adds a name in just under half of the matches. The judge is right in three of four.
+    grounder omits or adds a name in just under half of the matches. The judge is right in three matches of four.
     """
     rng = np.random.default_rng([seed, 1])
     start = ("solve", "check", "fail")[int(rng.integers(3))]
@@ -107,7 +107,7 @@ def _make_flawed(game: Match, seed: int) -> Answer:
 
 
 def _choose_query(game: Match) -> str:
-    """Return the true query, or a wrong one if the writer does not see all names of the true query."""
+    """Return the true query, or a wrong one if the writer does not see all of its names."""
     return game.question.sql if game.named.issuperset(game.question.names) else game.question.wrong[0]
 
 

@@ -1,4 +1,4 @@
-"""Structured queries, which generate SQL, the question in words, and nearly right queries."""
+"""Structured queries, which generate SQL, the question in words, and incorrect variants."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ INSTEAD = {"max": "min", "min": "max", "sum": "avg", "avg": "sum"}
 FLIPPED: dict[Operator, Operator] = {"=": ">", ">": "<", "<": ">"}
 IS = {"=": "", ">": "above ", "<": "below "}
 TIGHT, OPENED = re.compile(r" ([=<>]) |(?<=\w) (\()"), re.compile(r"\((?=[a-z])")
-"""Blanks to remove in terse SQL, and where to add one, so that tiny models read a word as the same token everywhere."""
+"""Where terse SQL drops or adds a blank, so that a word is the same token everywhere for tiny models."""
 TERSE_IS = {"=": "", ">": "over ", "<": "less "}
 
 
 class Condition(NamedTuple):
-    """Condition on a column. The value None stands for the column's average."""
+    """Comparison of a column with a value; None stands for the column's average."""
 
     table: Table
     column: Column
@@ -30,7 +30,7 @@ class Condition(NamedTuple):
 
 @dataclass(frozen=True)
 class Query:
-    """Structured query. Its methods give its SQL, the question, the names that it uses, and nearly right queries."""
+    """Structured query. Its methods return its SQL, the question, the names that it uses, and incorrect variants."""
 
     schema: Schema
     table: Table
@@ -40,9 +40,9 @@ class Query:
     joined: Table | None = None
     where: tuple[Condition, ...] = ()
     order: tuple[Column, bool] | None = None
-    """Column by which the row with the highest (True) or lowest value is selected."""
+    """Column to sort by, of which the row with the highest (True) or lowest value is selected."""
     having: int | None = None
-    """Number of joined rows that a group must exceed."""
+    """Number of joined rows that a selected row must exceed."""
 
     @property
     def key(self) -> str:
@@ -77,7 +77,7 @@ class Query:
         return f"{self._write_name(table, column)} {operator} {right}"
 
     def names(self) -> tuple[str, ...]:
-        """Return the columns (`table.column`) that the query uses, in the question's order, and then their tables."""
+        """Return the columns (`table.column`) that the query uses, in the question's order, and then the tables."""
         columns = [(self.table, self.target.name)] if self.target else []
         columns += [(condition.table, condition.column.name) for condition in self.where]
         columns += [(self.table, self.order[0].name)] if self.order else []
@@ -126,7 +126,7 @@ class Query:
         return f"that has a {table.noun} with {says}"
 
     def list_nearly_right(self) -> Iterator[Query]:
-        """Yield queries with one mistake: a condition omitted or reversed, another column, aggregate, order, bound."""
+        """Yield variants with one mistake: a condition omitted or reversed, another column, aggregate, order, bound."""
         for n, condition in enumerate(self.where):
             yield replace(self, where=self.where[:n] + self.where[n + 1 :])
             turned = condition._replace(operator=FLIPPED[condition.operator])
@@ -143,7 +143,7 @@ class Query:
             yield replace(self, having=self.having + 1)
 
     def list_failing(self) -> Iterator[Query]:
-        """Yield similar queries that may fail: without the join, from another table, or with another table's column."""
+        """Yield variants that may fail with an SQL error: without the join, or with another table or its column."""
         if self.joined:
             yield replace(self, joined=None, having=None)
         for other in self.schema.tables:

@@ -14,16 +14,16 @@ from simulators.confine.sql import Database, Limits
 from simulators.sql.words import COLUMNS, NOUNS, Attribute, Entity, read_domains
 
 ROWS, TERSE_ROWS, DIGITS = (12, 24), 8, 10
-"""Range of a table's number of rows (end excluded); rows of a terse table, and its number of values (0 to 9)."""
+"""Range of a table's number of rows (end excluded); number of rows of a terse table; number of its values (0 to 9)."""
 TERSE_TABLES, TERSE_COLUMNS = 3, 2
 LIMITS = Limits(seconds=2.0, steps=2_000_000, rows=500, characters=100_000)
-"""Limits of one query. A correct result is far smaller."""
+"""Limits of one query, far above any correct result."""
 Cell = str | int | float | None
 Rows = frozenset[tuple[Cell, ...]]
 
 
 class Column(NamedTuple):
-    """Column of a table: its name and its entity's attribute."""
+    """Column of a table: its name, and the attribute that it stores."""
 
     name: str
     attribute: Attribute
@@ -40,9 +40,10 @@ class Column(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Table: its name, its noun and plural in questions, its primary key, its columns without keys, and its parents.
+    """Table: its name, the noun and plural for a row in questions, its primary key, other columns, and parents.
 
-    A foreign key has the name of the parent's primary key, so `JOIN … USING (key)` joins a table and its parent.
+    `columns` contain no keys. A foreign key has the name of the parent's primary key, so `JOIN … USING (key)` joins a
+    table and its parent.
     """
 
     name: str
@@ -61,7 +62,7 @@ class Schema(NamedTuple):
     tables: tuple[Table, ...]
 
     def table(self, name: str) -> Table:
-        """Return the table of this name."""
+        """Return the table with this name."""
         return next(table for table in self.tables if table.name == name)
 
     def all_columns(self, table: Table) -> list[str]:
@@ -74,9 +75,10 @@ class Schema(NamedTuple):
         return (*columns, *(table.name for table in self.tables))
 
     def text(self, named: Collection[str] | None = None) -> str:
-        """Return the schema for a prompt, reduced to the tables and columns in `named` unless that is None.
+        """Return the schema as text for a prompt, or only the tables and columns in `named` if given.
 
-        Each line is a table with types and references. A terse schema is one line of columns with their tables.
+        Each line is a table, with the types and references of its columns. A terse schema is a single line of columns,
+        each followed by its table.
         """
         shown = []
         for table in self.tables:
@@ -103,7 +105,7 @@ class World(NamedTuple):
     database: Database
 
     def rows(self, sql: str) -> Rows:
-        """Return the result of a trusted query as a set of rows. Never use it for model-written SQL."""
+        """Return the result of a trusted query as a set of rows. For model-written SQL use `run_sql`."""
         return to_result_set(self.database.connection.execute(sql).fetchall())
 
     def values(self, table: str, column: str) -> list[Cell]:
@@ -112,7 +114,7 @@ class World(NamedTuple):
 
 
 def to_result_set(rows: Collection[Collection[Cell]]) -> Rows:
-    """Return a result as a set of rows: the order of columns counts, the order and duplicates of rows do not.
+    """Return a result as a set of rows, to compare it: the order of columns counts, row order and duplicates do not.
 
     Numbers are rounded to six decimals, and 2.0 equals 2.
     """
@@ -125,7 +127,7 @@ def run_sql(terse: bool, index: int, sql: str) -> str:
 
 
 def load_world(terse: bool, index: int) -> World:
-    """Return the database with this number. A thread's matches share it, because queries cannot change it."""
+    """Return the database with this number. Matches of a thread share it, because queries cannot change it."""
     return _WORLDS.build(terse, index)
 
 
@@ -136,7 +138,7 @@ def _build_world(terse: bool, index: int) -> World:
 
 
 class _Worlds(threading.local):
-    """Cache of databases for each thread: a failed query disturbs other threads' queries on the same connection."""
+    """Cache of databases per thread, because a failed query disturbs other threads' queries on the same connection."""
 
     def __init__(self) -> None:
         self.build = lru_cache(maxsize=128)(_build_world)
@@ -151,7 +153,7 @@ def _load_domains() -> dict[str, tuple[Entity, ...]]:
 
 
 def _draw_schema(index: int, rng: np.random.Generator) -> Schema:
-    """Draw three to six entities of one domain, closed under references, and the names of tables and columns."""
+    """Draw three to six entities of one domain, including all that they refer to, and names of tables and columns."""
     domains = _load_domains()
     entities = domains[list(domains)[index % len(domains)]]
     by_noun, most = {entity.noun: entity for entity in entities}, int(rng.integers(3, 7))

@@ -30,18 +30,20 @@ from simulators.tools import Tool
 GROUNDER, WRITER, JUDGE = "grounder", "writer", "judge"
 RIGHT, LINKED, JUDGED = "right", "linked", "judged"
 TURNS, MAX_SCHEMAS, LISTED = 5, 10_000, 12
+"""Maximum turns of the writer, maximum number of databases, and maximum names that `legal` lists."""
 MIN_PROBE_LENGTH = 10
 """Minimum characters of a result for leak probes; shorter texts occur by chance."""
 DEALS, OTHERS = 500, 8
-"""Number of questions by which the floor is measured, and of other questions that each is compared with."""
+"""Number of questions used to measure the floor, and number of other questions that each is compared with."""
 
 
 class Sql(Simulator):
     """Text-to-SQL game of a writer, or of a grounder, a writer and a judge (MARS-SQL).
 
-    The question is about a generated database. The grounder names the tables and columns that it needs, and the writer
-    sees only these. The writer runs queries, reads their results, and ends with a solution, in at most `turns` acts.
-    Then the judge reads the question, the writer's reasoning, solution and result, and says whether it is right.
+    The question is about a generated database. The grounder names the tables and columns that the question needs, and
+    the writer sees only these. The writer runs queries, reads their results, and ends with a solution, in at most
+    `turns` acts. Then the judge reads the question and the writer's reasoning, solution and result, and says whether
+    the solution is right.
 
     Options besides Simulator's: seats, "writer" (alone, with the whole schema) or "all"; schemas, the number of
     databases (a database is the entity of the split); levels of the questions, a number from 1 to 4 or a list; turns, 1
@@ -58,7 +60,7 @@ class Sql(Simulator):
     seats: tuple[str, ...] = (WRITER,)
     metadata: ClassVar[dict[str, Any]] = {"name": "sql_v0", "render_modes": ["ansi"]}
     blocks = True  # while queries run
-    whole_acts = True  # SQL may hold a bar
+    whole_acts = True  # SQL may contain "|", which otherwise separates an act from talk
     reward_parts: Mapping[str, str] = {
         RIGHT: "the solution has the right result", LINKED: "F1 of the named tables and columns",
         JUDGED: "the verdict is right",
@@ -90,7 +92,7 @@ class Sql(Simulator):
         super().__init__(talk=False, **options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw a database of the split and a question. The reset option `truth`, a query, replaces the true query."""
+        """Draw a database of the split and a question. The reset option `truth` replaces the question's true query."""
         self.index = self.draw_entity(lambda: int(rng.integers(self.schemas)), lambda n: f"{int(self.terse)} {n}")
         level = int(self.levels[rng.integers(len(self.levels))])
         self.question: Question = draw_question(self.world, level, rng)
@@ -105,7 +107,7 @@ class Sql(Simulator):
 
     @property
     def world(self) -> World:
-        """The match's database, which it shares with other matches."""
+        """The match's database, shared with other matches."""
         return load_world(self.terse, self.index)
 
     @property
@@ -124,7 +126,7 @@ class Sql(Simulator):
         return self.most_turns - self._acts
 
     def rules(self) -> str:
-        """Return the rules: the acts of each seat."""
+        """Return the rules as text: the acts of each seat."""
         if self.terse:
             return "?sql asks, =sql answers."
         asks = "" if self.most_turns == 1 else "Before that you may run queries: write <sql>SELECT …</sql>. "
@@ -141,7 +143,7 @@ class Sql(Simulator):
         )
 
     def definitions(self, seat: str) -> Sequence[Mapping[str, Any]]:
-        """Return the writer's tool `query`, unless it has one turn only or acts are terse."""
+        """Return the writer's tool `query`; nothing if it has only one turn or acts are terse."""
         return [Tool.of(self.query).definition] if seat == WRITER and self.most_turns > 1 and not self.terse else ()
 
     def public(self) -> dict[str, Any]:
@@ -156,11 +158,11 @@ class Sql(Simulator):
         if seat == WRITER:
             return shown
         solved = self.solution or WriterAct("solution", "", "")
-        result = self.result.text.replace("\n", "\n  ")  # no cell can begin a line and pass for another fact
+        result = self.result.text.replace("\n", "\n  ")  # indented, so that no cell can pass for another fact
         return {**shown, "reasoning": solved.reasoning, "sql": to_one_line(solved.sql, ACTION_LENGTH), "result": result}
 
     def legal(self, seat: str) -> list[str]:
-        """Return some simple legal acts; there are many others."""
+        """Return some simple legal acts. There are many others."""
         if seat == JUDGE:
             return ["yes", "no"]
         if seat == GROUNDER:
@@ -171,7 +173,7 @@ class Sql(Simulator):
         return [write_sql(sql, self.terse, final) for sql in plain for final in (True, False)[: self.turns_left]]
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
-        """Return the true query and, until a query has been answered, its result, unless that is too short."""
+        """Return the true query and its result. A short result, or one after an answered query, is left out."""
         rows = fold(" ".join(str(cell) for row in sorted(self.question.rows, key=str) for cell in row))
         telling = len(rows) >= MIN_PROBE_LENGTH and not self._was_answered
         secrets: dict[str, tuple[str, ...]] = {"query": (self.question.sql,)}
@@ -207,7 +209,10 @@ class Sql(Simulator):
         return read_answer(offload(run_sql, self.terse, self.index, sql), self.terse)
 
     def _write(self, act: WriterAct) -> None:
-        """Run a query and show its result, or accept the solution. Raises IllegalAct for a query on the last turn."""
+        """Run the query or solution. A query's result is shown to the writer; a solution ends its part of the match.
+
+        Raises IllegalAct for a query on the last turn.
+        """
         if act.kind == "query" and self.turns_left == 1:
             raise IllegalAct("=sql" if self.terse else "this is the last turn: write <solution>…</solution>")
         self._acts += 1
@@ -231,7 +236,7 @@ class Sql(Simulator):
         self.end("solved", "The solution is right." if self.is_right else "The solution is wrong.")
 
     def final_answer(self, seat: str) -> str:
-        """Return the sorted rows of the writer's result as text; "" if there is no result."""
+        """Return the sorted rows of the writer's result as text; "" for other seats, or if there is no result."""
         return repr(sorted(self.result.rows, key=repr)) if seat == WRITER and self.result.rows is not None else ""
 
     def _score_linking(self) -> dict[str, float]:
@@ -243,10 +248,10 @@ class Sql(Simulator):
         return {"link_f1": f1, "link_precision": precision, "link_recall": recall}
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return `score` and `success` (a right solution), `level`, `queries`, `errors`, and acts after errors.
+        """Return `score` and `success` (a right solution), `level`, `queries`, `errors`, `had_error` and `repaired`.
 
-        `errors` is the number of queries that failed. `had_error` is True if there was one, and `repaired` if a right
-        solution followed it. With all seats also `link_f1`, `link_precision`, `link_recall`, and `judge_right` (False
+        `errors` is the number of failed queries. `had_error` is True if there was one, and `repaired` if the solution
+        is right nevertheless. With all seats also `link_f1`, `link_precision`, `link_recall`, and `judge_right` (False
         without a verdict).
         """
         shared: dict[str, float | bool | str] = {
@@ -260,9 +265,9 @@ class Sql(Simulator):
 
     @property
     def floor(self) -> float:
-        """Success rate of the player `random`, measured on pairs of questions of one level and database.
+        """Success rate of the player `random`, measured on pairs of questions of the same level and database.
 
-        With all seats it is that of a random grounder with the oracle as the writer, which needs all names.
+        With all seats it is the rate of a random grounder with an oracle as the writer, which needs all names.
         """
         game, hits = self.clone(), 0
         for seed in range(DEALS):

@@ -44,16 +44,16 @@ class ToolSource(BaseModel):
     mcp: Address | None = None
     """MCP server: a command, or a URL on this machine."""
     only: Annotated[list[str], Field(min_length=1)] | None = None
-    """Names of the tools to give; null gives all."""
+    """Names of the tools to provide; null provides all."""
     confined: bool = False
-    """Whether the function runs in an isolated process without files and network; its file needs Python's own modules
-    only. Not for classes, whose state would be lost, nor for built-in tools."""
+    """Whether the function runs in an isolated process without files and network. Its file must only need the standard
+    library. Not for classes, whose state would be lost, nor for built-in tools."""
     shared: bool = False
-    """Whether all matches ask one MCP server, which then must not keep state."""
+    """Whether all matches share one MCP server, which then must not keep state."""
     timeout: Annotated[float, Field(gt=0, le=3600)] = 10.0
     """Seconds per attempt."""
     retries: Annotated[int, Field(ge=0, le=10)] = 0
-    """Further attempts after a timeout, or if the server ended."""
+    """Maximum number of retries after a timeout, or if the server ended."""
     at_once: Annotated[int, Field(ge=1, le=1000)] = 8
     """Maximum concurrent calls in a process."""
 
@@ -87,8 +87,8 @@ class Toolset:
         return self
 
 
-class _Methods(Toolset):
-    """Methods of an object that holds the match's state."""
+class _MethodToolset(Toolset):
+    """Tools that are methods of an object, which holds the match's state."""
 
     is_stateful = True
 
@@ -96,14 +96,14 @@ class _Methods(Toolset):
         self._state, self._source = state, source
         super().__init__(_list_method_tools(state, source), limits)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> _Methods:
-        return _Methods(copy.deepcopy(self._state, memo), self._source, self.limits)
+    def __deepcopy__(self, memo: dict[int, Any]) -> _MethodToolset:
+        return _MethodToolset(copy.deepcopy(self._state, memo), self._source, self.limits)
 
 
-class _OwnServer(Toolset):
+class _ServerToolset(Toolset):
     """Tools of an MCP server that only this match uses, started at the first call.
 
-    The server of a copy, and one that is restarted after a fault, first gets all earlier calls again.
+    All earlier calls are repeated on the server of a copy, and on one that is restarted after a fault.
     """
 
     is_stateful = True
@@ -136,8 +136,8 @@ class _OwnServer(Toolset):
     def close(self) -> None:
         self._server.close()
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> _OwnServer:
-        return _OwnServer(self._shapes, self._source, self.limits, self._calls)
+    def __deepcopy__(self, memo: dict[int, Any]) -> _ServerToolset:
+        return _ServerToolset(self._shapes, self._source, self.limits, self._calls)
 
 
 CallRecord = tuple[str, dict[str, Any]]
@@ -176,11 +176,11 @@ def make_factory(value: Any) -> ToolsetFactory:
 
 
 def may_show_images(value: Any) -> bool:
-    """Return True for an MCP server, and for a function or a class's method that is annotated to return `Content`."""
+    """Return True for an MCP server, and if the function or a method of the class is annotated to return `Content`."""
     source = parse(value)
     if source.mcp is not None:
         return True
-    found = _find(source)
+    found = _import_function(source)
     functions = _list_public_methods(found).values() if inspect.isclass(found) else [found]
     return any(type_hints(function).get("return") is Content for function in functions)
 
@@ -192,14 +192,14 @@ def _make_function_factory(text: str) -> ToolsetFactory:
     if source.mcp is not None:
         return _make_server_factory(source, Limits(None, source.retries, gate))
     limits = Limits(source.timeout, source.retries, gate)
-    found = _find(source)
+    found = _import_function(source)
     if source.confined and (inspect.isclass(found) or source.function in BUILT_IN):
         raise ValueError(f"tools: {source.function} cannot be confined: only a function in a file can")
     if inspect.isclass(found):
         methods = _list_method_tools(found(), source)  # raises for a method without types
-        return _make_factory(methods, lambda: _Methods(found(), source, limits))
+        return _make_factory(methods, lambda: _MethodToolset(found(), source, limits))
     tool = Tool.of(found)
-    toolset = Toolset(_choose([_confine(tool, source) if source.confined else tool], source), limits)
+    toolset = Toolset(_select_tools([_confine(tool, source) if source.confined else tool], source), limits)
     return _make_factory(toolset.tools, lambda: toolset)
 
 
@@ -224,15 +224,15 @@ def _make_server_factory(source: ToolSource, limits: Limits) -> ToolsetFactory:
         return server.call(name, arguments, source.timeout)
 
     shapes = [build_shape(tool.name, tool.description or "", tool.input_schema) for tool in listed]
-    tools = _choose([Tool(shape, functools.partial(ask, shape.name)) for shape in shapes], source)
+    tools = _select_tools([Tool(shape, functools.partial(ask, shape.name)) for shape in shapes], source)
     if source.shared:
         shared = Toolset(tools, limits)
         return _make_factory(tools, lambda: shared)
-    return _make_factory(tools, lambda: _OwnServer([tool.shape for tool in tools], source, limits))
+    return _make_factory(tools, lambda: _ServerToolset([tool.shape for tool in tools], source, limits))
 
 
-def _find(source: ToolSource) -> Any:
-    """Return the source's function or class. Raises ValueError, with the nearest name, if there is none."""
+def _import_function(source: ToolSource) -> Any:
+    """Import the source's function or class. Raises ValueError, with the nearest name, if there is none."""
     name = str(source.function)
     if name in BUILT_IN:
         return BUILT_IN[name]
@@ -248,19 +248,19 @@ def _is_tool(thing: Any) -> bool:
 
 
 def _list_method_tools(state: Any, source: ToolSource) -> list[Tool]:
-    """Return the public methods of an object as tools. Raises ValueError if there are none, or one is not typed."""
+    """Return the public methods of an object as tools. Raises ValueError if there are none, or one has no types."""
     names = _list_public_methods(type(state))
     if not names:
         raise ValueError(f"tools: {source.function} has no public methods")
-    return _choose([Tool.of(getattr(state, name)) for name in names], source)
+    return _select_tools([Tool.of(getattr(state, name)) for name in names], source)
 
 
 def _list_public_methods(kind: type) -> dict[str, Callable[..., Any]]:
     return {name: method for name, method in inspect.getmembers(kind, inspect.isfunction) if not name.startswith("_")}
 
 
-def _choose(tools: list[Tool], source: ToolSource) -> list[Tool]:
-    """Return the tools that `only` names, by default all. Raises ValueError for a name that no tool has."""
+def _select_tools(tools: list[Tool], source: ToolSource) -> list[Tool]:
+    """Return the tools named in `source.only`, by default all. Raises ValueError for an unknown name."""
     if source.only is None:
         return tools
     by_name = {tool.name: tool for tool in tools}

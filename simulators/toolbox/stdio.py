@@ -1,8 +1,8 @@
 """Child process of an MCP server, as a transport for the client library.
 
 The library's own transport lets a server fill memory with one endless line and the disk with its standard error. Here a
-message has a maximum length, beyond which the connection ends, and only the end of the standard error is kept. When the
-connection ends, so does the server's process group: first by the end of its input, then by SIGTERM, then by SIGKILL.
+message that exceeds a maximum length ends the connection, and only the last part of the standard error is kept. When
+the connection ends, the server's process group is stopped: by closing its input, then by SIGTERM, then by SIGKILL.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 MAX_MESSAGE_BYTES = 48 << 20
 """Maximum size of a server's message in bytes: four pictures of 8 MB in base64, and texts."""
 ERRORS = 2_000
-"""Number of bytes that are kept of the standard error."""
+"""Number of bytes kept from the end of the standard error."""
 END_SECONDS = 2.0
-"""Seconds for a server to end after the end of its input, and again after SIGTERM."""
+"""Timeout for a server to exit after its input is closed, and again after SIGTERM."""
 PIECE = 1 << 16
 POLL = 0.01
 
 
 @asynccontextmanager
 async def server_process(command: Sequence[str], errors: bytearray) -> AsyncIterator[tuple[Any, Any]]:
-    """Start a server and yield the streams of its messages: (from the server, to the server).
+    """Start a server and yield its message streams: (from the server, to the server).
 
-    `errors` gets the last bytes of its standard error. Raises OSError if the program cannot be started.
+    `errors` receives the last bytes of its standard error. Raises OSError if the program cannot be started.
     """
     import anyio
     from mcp.client.stdio import get_default_environment
@@ -57,13 +57,13 @@ async def server_process(command: Sequence[str], errors: bytearray) -> AsyncIter
                 incoming.close()
                 outgoing.close()
                 await _stop(process)
-                with anyio.move_on_after(END_SECONDS / 4):  # a process that left the group may hold the pipe
+                with anyio.move_on_after(END_SECONDS / 4):  # a process that left the group may keep the pipe open
                     await errors_end.wait()
             tasks.cancel_scope.cancel()
 
 
 async def _receive(stdout: asyncio.StreamReader, received: MemoryObjectSendStream[Any]) -> None:
-    """Pass the server's messages on until one is too long or the session ends, and drop the rest of its output."""
+    """Forward the server's messages until one is too long or the session ends, then discard the rest of its output."""
     import anyio
 
     with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
@@ -76,7 +76,7 @@ async def _receive(stdout: asyncio.StreamReader, received: MemoryObjectSendStrea
 
 
 def _parse(line: bytes) -> Any:
-    """Parse a line as a message. Returns the error, which the session ignores, for an invalid line."""
+    """Parse a line as a message. For an invalid line, return the error, which the session ignores."""
     import mcp_types
     from mcp.shared.message import SessionMessage
 
@@ -89,7 +89,7 @@ def _parse(line: bytes) -> Any:
 async def _send(
     stdin: asyncio.StreamWriter, sent: MemoryObjectReceiveStream[Any], received: MemoryObjectSendStream[Any]
 ) -> None:
-    """Write the session's messages. Ends the session if the server reads no more."""
+    """Write the session's messages to the server. Ends the session if the server has closed its input."""
     try:
         async with sent:
             async for message in sent:
@@ -115,12 +115,12 @@ async def _stop(process: Process) -> None:
     if not await _has_ended(process):
         _signal(process, signal.SIGTERM)
         await _has_ended(process)
-    _signal(process, signal.SIGKILL)  # the server's own children outlive it
+    _signal(process, signal.SIGKILL)  # the server's children may outlive it
     await _has_ended(process)
 
 
 async def _has_ended(process: Process) -> bool:
-    """Wait for the end of a process and return whether it came in time. It may leave its pipes to children."""
+    """Return True if a process exits within `END_SECONDS`. Its children may still keep its pipes open."""
     deadline = asyncio.get_running_loop().time() + END_SECONDS
     while process.returncode is None and asyncio.get_running_loop().time() < deadline:
         await asyncio.sleep(POLL)

@@ -1,4 +1,4 @@
-"""Slides of `pages` with objects in place of print: nine cells, in which each object's number stands on the object."""
+"""Slides of the game `pages` with objects instead of print: nine cells, each with a digit, some with an object."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ SIDE = 3
 CELLS = NAMES[: SIDE**2]
 """Names of cells, row by row."""
 FIRMS, LETTERS = 250, 3
-"""Firms of a deck, and letters in a firm's name, which stand in order."""
+"""Number of firms of a deck, and of letters in a firm's name, which are in alphabetical order."""
 YEARS = range(21, 41)
 HUES, PER_HUE = 3, 2
-"""Colours on a board, and objects of each, in two forms."""
+"""Number of colours on a board, and of objects of each colour, which differ in form."""
 
 
 class Board(NamedTuple):
@@ -31,11 +31,11 @@ class Board(NamedTuple):
     year: int
     scene: Scene
     seed: int
-    """Seed of the page's grain, tints and places."""
+    """Seed of the random details of the page's picture, such as its grain."""
 
     @property
     def topic(self) -> str:
-        """Return "": a firm has boards on one topic."""
+        """Topic of the slide: "", because all boards of a firm have the same topic."""
         return ""
 
     @property
@@ -60,7 +60,7 @@ class Board(NamedTuple):
 
     @property
     def caption(self) -> str:
-        """Text that searches compare."""
+        """Text that is indexed for searches."""
         return f"{self.firm} {self.year}"
 
     def question(self, row: int) -> str:
@@ -68,7 +68,7 @@ class Board(NamedTuple):
         return f"find {self.labels[row]} in {self.firm} {self.year}"
 
     def rivals(self, row: int) -> list[int]:
-        """Return the rows of the objects with the same colour, with its own."""
+        """Return the rows that a hasty player might confuse with this one: all of objects with its colour."""
         return [other for other, label in enumerate(self.labels) if label.split()[0] == self.labels[row].split()[0]]
 
     def value_box(self, row: int) -> Box:
@@ -77,12 +77,12 @@ class Board(NamedTuple):
         edge = (CELL - TILE) // 2
         return left + edge, top + edge, left + edge + TILE, top + edge + TILE
 
-    def closer(self, row: int) -> str:
+    def write_zoom(self, row: int) -> str:
         """Return the act that shows an object's cell."""
         return CELLS[self.cells[row]]
 
-    def box_of(self, words: str) -> Box | None:
-        """Return the box of a cell's name, or of four thousandths; None for other words."""
+    def parse_box(self, words: str) -> Box | None:
+        """Parse a cell's name, or four numbers in thousandths, as a box in pixels; None for other words."""
         if words.upper() in [*CELLS]:
             return cell_box(CELLS.index(words.upper()), SIDE)
         return read_box(words, *self.size)
@@ -99,7 +99,7 @@ def draw_things(rng: np.random.Generator) -> list[Thing]:
 
 
 def place_things(rng: np.random.Generator, things: list[Thing]) -> Scene:
-    """Put objects into random cells, and draw the digits of all cells. The target is the first object."""
+    """Place objects in random cells, and draw the digits of all cells. The target is the first object."""
     cells = rng.permutation(SIDE**2)[: len(things)].tolist()
     held = dict(zip(cells, things, strict=True))
     digits = rng.integers(10, size=SIDE**2).tolist()
@@ -107,7 +107,7 @@ def place_things(rng: np.random.Generator, things: list[Thing]) -> Scene:
 
 
 def draw_boards(rng: np.random.Generator, split: str) -> Iterator[Board]:
-    """Yield the boards of a split: two of each firm, which have the same objects and differ in all else."""
+    """Yield the boards of a split: two of each firm, which have the same objects and differ in everything else."""
     firms: dict[str, None] = {}
     while len(firms) < FIRMS:
         name = " ".join(sorted(rng.permutation(np.array([*ascii_uppercase]))[:LETTERS].tolist()))

@@ -1,4 +1,4 @@
-"""Boxes and points that models write: numbers that count thousandths, or other steps, of a picture's size."""
+"""Boxes and points that models write, in thousandths or other fractions of a picture's size."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _POINT, _BOX = (
 
 
 def read_box(text: str, width: int, height: int) -> Box | None:
-    """Return the box in `x0 y0 x1 y1` as pixels of a picture of this size; None if the text is no box.
+    """Parse `x0 y0 x1 y1` to a box in pixels of a picture of this size. Returns None if the text is not a box.
 
-    Brackets and commas may stand around and between the numbers, whose fractions are dropped. Numbers below 0 count as
-    0, and above 999 as 999. A box whose right or bottom edge is not beyond its left or top edge is none.
+    Brackets and commas may surround and separate the numbers, whose fractions are dropped. Numbers below 0 count as 0,
+    and above 999 as 999. A box without width or height is invalid.
     """
     found = _BOX.fullmatch(text.strip())
     return clamp_box([int(number) for number in found.groups()], width, height) if found else None
 
 
 def read_point(text: str, bins: int) -> tuple[int, int] | None:
-    """Return the point in `x y`, two numbers from 0 to `bins` - 1 by the rules of `read_box`; None if it is none."""
+    """Parse `x y`, two numbers from 0 to `bins` - 1, by the rules of `read_box`. Returns None if it is not a point."""
     found = _POINT.fullmatch(text.strip())
     if not found:
         return None
@@ -34,7 +34,7 @@ def read_point(text: str, bins: int) -> tuple[int, int] | None:
 
 
 def clamp_box(edges: Sequence[int], width: int, height: int) -> Box | None:
-    """Return left, top, right and bottom in thousandths as pixels of a picture, by the rule of `read_box`."""
+    """Convert left, top, right and bottom from thousandths to pixels of a picture, by the rules of `read_box`."""
     left, top, right, bottom = (min(max(edge, 0), SCALE - 1) for edge in edges)
     if right <= left or bottom <= top:
         return None
@@ -43,5 +43,5 @@ def clamp_box(edges: Sequence[int], width: int, height: int) -> Box | None:
 
 
 def _pixel(thousandths: int, size: int) -> int:
-    """Return thousandths of a size, rounded to the nearest pixel."""
+    """Convert thousandths of a size to pixels, rounded to the nearest."""
     return (2 * thousandths * size + SCALE) // (2 * SCALE)

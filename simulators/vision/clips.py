@@ -14,11 +14,11 @@ from simulators.vision.drawing import DIGIT_HEIGHT, DIGIT_WIDTH, crop, draw_grou
 FRAME = 32
 """Width and height of a frame in pixels."""
 SHOWN = 8
-"""Number of frames that are shown at once."""
+"""Maximum number of frames shown at once."""
 SIDE = 3
-"""Frames in a row and in a column of a sheet, whose last place is empty."""
+"""Number of frames in a row and in a column of a sheet, whose last cell is empty."""
 WINDOW, APART, EVENTS = 10, 20, 4
-"""Length of an event and least distance of two events in frames, and events per clip."""
+"""Length of an event and minimum distance of two events, in frames, and number of events per clip."""
 SHORTEST, LONGEST = 400, 2000
 RATES = (2, 3, 4, 5, 6)
 """Frames per second."""
@@ -47,7 +47,7 @@ class Clip(NamedTuple):
     target: int
     """Index of the event that the question is about."""
     seed: int
-    """Seed of irrelevant details: grain, tints and the ball's way."""
+    """Seed of irrelevant details: grain, tints and the ball's path."""
 
     @property
     def target_event(self) -> Event:
@@ -68,11 +68,14 @@ class Clip(NamedTuple):
         return "red" if frame < self.change else "green"
 
     def digit_at(self, frame: int) -> int | None:
-        """Return the digit that is shown in a frame; None if none is."""
+        """Return the digit shown in a frame, or None."""
         return next((event.digit for event in self.events if event.holds(frame)), None)
 
     def find_gap(self, shown: Collection[int]) -> tuple[int, int]:
-        """Return the last of some frames with a red lamp, by default 0, and the first with a green one, or the end."""
+        """Return the last of the shown frames with a red lamp, and the first with a green one.
+
+        If there is none, it is the clip's first or last frame.
+        """
         first = max((frame for frame in shown if frame < self.change), default=0)
         return first, min((frame for frame in shown if frame >= self.change), default=self.length - 1)
 
@@ -90,7 +93,7 @@ class Clip(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def draw_frame(clip: Clip, number: int) -> Pixels:
-    """Draw a frame of a clip, [32, 32, 3]; read-only, as it is cached by content."""
+    """Draw a frame of a clip, [32, 32, 3]. Read-only, because it is cached by content."""
     rng = np.random.default_rng([clip.seed, number])
     pixels = draw_ground(rng, FRAME, FRAME)
     way = (number * (1 + clip.seed % 3) + clip.seed) % 48
@@ -105,7 +108,7 @@ def draw_frame(clip: Clip, number: int) -> Pixels:
 
 
 def sample_frames(first: int, last: int) -> list[int]:
-    """Return `SHOWN` frames spread evenly from `first` to `last`, fewer if there are not so many."""
+    """Return the numbers of `SHOWN` evenly spaced frames from `first` to `last`, or of all if there are fewer."""
     count = last - first + 1
     if count <= SHOWN:
         return [*range(first, last + 1)]

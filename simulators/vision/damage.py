@@ -17,21 +17,21 @@ BRIGHT = 127
 
 
 class Damage(NamedTuple):
-    """Damage of a picture, in the order in which it is done."""
+    """Transformations of a picture: mirroring, rotation and dimming."""
 
     flipped: bool
-    """Whether left and right are exchanged."""
+    """Whether the picture is mirrored left to right, before it is turned."""
     turned: int
     """Degrees counter-clockwise: 0, 90, 180 or 270."""
     dimmed: bool
 
     @classmethod
     def draw(cls, rng: np.random.Generator) -> Damage:
-        """Draw a damage; one in sixteen is none."""
+        """Draw a combination uniformly; one in sixteen leaves the picture unchanged."""
         return cls(bool(rng.integers(2)), pick(rng, (0, 90, 180, 270)), bool(rng.integers(2)))
 
     def apply(self, pixels: Pixels) -> Picture:
-        """Return the damaged picture."""
+        """Return the transformed picture."""
         picture = Picture.of(pixels // DIM if self.dimmed else pixels)
         if self.flipped:
             picture = picture.move_pixels(lambda array: array[:, ::-1])

@@ -1,4 +1,4 @@
-"""Drawing in whole numbers, so that every processor gives the same pixels."""
+"""Drawing with integer arithmetic, so that every processor gives the same pixels."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _BARS: Mapping[str, tuple[slice, slice]] = {
 
 
 def pick(rng: np.random.Generator, options: Sequence[Kind]) -> Kind:
-    """Draw one of these options uniformly; faster than the generator's own `choice`."""
+    """Draw one of these options uniformly. Faster than the generator's own `choice`."""
     return options[int(rng.integers(len(options)))]
 
 
@@ -62,8 +62,8 @@ def draw_mask(form: str, radius: int) -> NDArray[np.bool_]:
 def draw_digit_mask(digit: int) -> NDArray[np.bool_]:
     """Return the pixels of a digit as a seven-segment display of two-pixel strokes, [14, 8].
 
-    No stroke has a pixel whose row and column are both 2 modulo 3. So an overview (`reduce`) is the same for every
-    digit whose corner has a row and a column that are 2 modulo 3, as the pixels that it keeps are 1 modulo 3.
+    No stroke has a pixel whose row and column are both 2 modulo 3. An overview (`reduce`) keeps the pixels that are 1
+    modulo 3, so it is the same for all digits whose corner has a row and a column that are 2 modulo 3.
     """
     lit = np.zeros((DIGIT_HEIGHT, DIGIT_WIDTH), bool)
     for segment in SEGMENTS[digit]:
@@ -89,7 +89,7 @@ def put_digit(pixels: Pixels, digit: int, row: int, column: int) -> None:
 
 
 def crop(pixels: Pixels, box: tuple[int, int, int, int], height: int, width: int) -> Pixels:
-    """Cut a box (left, top, right, bottom) and scale it by taking the nearest pixel, the middle one of each block."""
+    """Crop a box (left, top, right, bottom) and resize it by nearest neighbours, the middle pixel of each block."""
     left, top, right, bottom = box
     rows = top + (2 * np.arange(height) + 1) * (bottom - top) // (2 * height)
     columns = left + (2 * np.arange(width) + 1) * (right - left) // (2 * width)

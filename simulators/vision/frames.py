@@ -21,19 +21,20 @@ RIGHT, SPOTLIGHT, LOOKUP = "right", "spotlight", "lookup"
 
 
 class Frames(DigitWorld):
-    """Game of one viewer, who is asked which digit a clip shows at a time, or when its lamp changes.
+    """Single-player game of finding the digit that a long clip shows at a given time, or when its lamp changes.
 
-    A clip has 400 to `longest` frames, and shows digits for ten frames each. The viewer is shown eight frames, and none
-    of them has a digit. Acts, alone or after a thought as <action>…</action>: `choose frames between a and b` shows
-    eight frames, evenly spread; frames beyond the end count as the last one. `get frame number at time m:ss` gives the
-    number. `output answer: X`, or the digit alone, ends the match. Short forms are `a b`, `frame a` for a frame alone,
-    and `m:ss`. Anything else is answered by an error. Options besides Simulator's: longest 400 to 2,000; asked "time",
-    "lamp" or "mixed"; max_turns 2 to 32; sheet, which shows several frames as one picture of 3 x 3, at half their size
-    and after all their numbers; gates, see below.
+    A clip has 400 to `longest` frames and shows each of its digits for ten frames. The viewer first sees eight frames,
+    none of them with a digit. Acts, alone or after a thought as <action>…</action>: `choose frames between a and b`
+    shows eight evenly spaced frames; frames beyond the end count as the last one. `get frame number at time m:ss`
+    converts a time to a frame number. `output answer: X`, or the digit alone, ends the match. Short forms are `a b`,
+    `frame a` for a single frame, and `m:ss`. Any other act gets an error message. Additional options: longest, 400 to
+    2,000; asked, "time", "lamp" or "mixed"; max_turns, 2 to 32; sheet, whether frames are shown as one 3 x 3 picture at
+    half their size, after all their numbers; gates, see below.
 
     FrameThinker's rewards, paid for a right answer: "right", 1; "spotlight", 0.02 if frames were chosen; "lookup", 0.5
-    if the asked time was looked up and the frame then shown. With `gates` nothing is paid if an interval was chosen
-    twice, differed from the last one in its thought, or left out the frame that was looked up before.
+    if the viewer looked up the asked time and saw a frame with the digit. With `gates`, nothing is paid if the viewer
+    chose an interval twice, chose another interval than its thought named last, or ignored the frame that it had just
+    looked up.
     """
 
     name = "frames"
@@ -144,7 +145,8 @@ class Frames(DigitWorld):
     def figures(self) -> dict[str, float | bool | str]:
         """Return `score`, `success`, `frames` shown, `intervals` chosen, `errors`, `looked_up`, `asked` and slips.
 
-        `hit` is true if a frame with the asked event was shown.
+        `hit` is True if a frame with the asked digit was shown. The slips are the mistakes that `gates` punish:
+        `repeated`, `disagreed` and `ignored`.
         """
         slips = {name: name in self.slips for name in ("repeated", "disagreed", "ignored")}
         used = {"frames": len(self.shown), "intervals": len(self.chosen), "errors": self.errors, **slips}

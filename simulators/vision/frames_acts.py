@@ -1,4 +1,4 @@
-"""Acts of `frames`, as texts are read."""
+"""Acts of `frames`, and how texts are parsed to acts."""
 
 from __future__ import annotations
 

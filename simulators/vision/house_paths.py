@@ -1,4 +1,4 @@
-"""Paths through houses: an expert's acts to a thing, and scores of a walked path (SPL, nDTW)."""
+"""Paths through houses: an expert's route to things, and scores of a walked path (SPL, nDTW)."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from simulators.vision.house import (
 )
 
 LENGTHS, ANGLES = (25, 50, 75), (15, 30, 45)
-"""Centimetres and degrees of acts."""
+"""Amounts of acts: centimetres of "go", and degrees of "left" and "right"."""
 STOP = "stop"
 REACH = 600
 """Distance from a thing at which the expert has arrived."""
 PIXEL, BEGINNING = 50, 200
-"""Side of the squares on which ways are checked, and the length of a way's beginning."""
+"""Side of the squares on which straight ways are checked, and length of a way's beginning, which is not checked."""
 FARTHEST = 2**30
 MAX_ACTS = 200
-"""Maximum acts of an expert."""
+"""Maximum number of an expert's acts."""
 
 Place = tuple[int, int]
 """Coordinates of a place."""
@@ -53,17 +53,19 @@ class Act(NamedTuple):
 
 
 class Route(NamedTuple):
-    """Expert's acts, stop included, and the pose before each."""
+    """Route of an expert to one or more things."""
 
     acts: tuple[Act, ...]
+    """Acts, including the final "stop"."""
     poses: tuple[Pose, ...]
+    """Pose before each act."""
     places: tuple[Pose, ...]
-    """Start, and the pose after each step."""
+    """Pose at the start and after each step."""
     stations: tuple[int, ...]
-    """Numbers of the things that it leads to, one after another."""
+    """Numbers of the things on the route, in order."""
 
     def part_way(self, distance: int) -> int:
-        """Return the number of the last pose with at least this distance in steps before the end, or else 0."""
+        """Return the index of the last pose from which the walk to the end is at least `distance` long, or else 0."""
         ahead, found = len(self.places) - 1, 0
         for number, act in enumerate(self.acts):
             found = number if ahead * STEP >= distance else found
@@ -72,7 +74,7 @@ class Route(NamedTuple):
 
 
 def perform(house: House, pose: Pose, act: Act) -> list[Pose]:
-    """Return the poses after an act: one for a turn, one for each step."""
+    """Return the poses during an act: one after a turn, or one after each step."""
     if act.word == "go":
         poses = [pose]
         for _ in range(act.amount * 10 // STEP):
@@ -84,9 +86,9 @@ def perform(house: House, pose: Pose, act: Act) -> list[Pose]:
 
 @lru_cache(maxsize=1024)
 def expert_route(house: House, start: Pose, stations: tuple[int, ...]) -> Route:
-    """Return the route of an expert that goes to these things in order, and stops at the last.
+    """Return the route of an expert that goes to these things in order, and stops at the last one.
 
-    Raises SimulatorFault if it takes more than 200 acts.
+    Raises SimulatorFault if the route takes more than 200 acts.
     """
     acts, poses, places = list[Act](), [start], [start]
     for station in stations:
@@ -97,7 +99,7 @@ def expert_route(house: House, start: Pose, stations: tuple[int, ...]) -> Route:
                 raise SimulatorFault(f"no route from {start} to the {thing}")
             if _is_straight(house, poses[-1][:2], _find_front(poses[-1], thing)):
                 ahead = ahead[-1:]
-            while len(ahead) > 1 and _is_passed(house, poses[-1], *ahead[:2]):
+            while len(ahead) > 1 and _can_skip(house, poses[-1], *ahead[:2]):
                 ahead.pop(0)
             acts.append(_approach(house, poses[-1], ahead[0], thing))
             walked = perform(house, poses[-1], acts[-1])
@@ -107,9 +109,9 @@ def expert_route(house: House, start: Pose, stations: tuple[int, ...]) -> Route:
 
 
 def route_from(house: House, stations: tuple[int, ...], distance: int) -> Route:
-    """Return the expert's route from the house's start, or from where this distance is left, in the other heading.
+    """Return the expert's route from the house's start or, if `distance` is not 0, from where it is the remaining walk.
 
-    Things that were reached before are no stations of the route.
+    Such a route starts in the heading `house.heading`, and omits stations that were reached before.
     """
     route = expert_route(house, house.start, stations)
     start = route.part_way(distance) if distance else 0
@@ -121,18 +123,21 @@ def route_from(house: House, stations: tuple[int, ...], distance: int) -> Route:
 
 
 def _find_front(pose: Pose, thing: Thing) -> Place:
-    """Return the place in front of a thing as seen from a pose, at the distance of the corners of its margin."""
+    """Return the place in front of a thing, towards a pose, at the distance of the corners of the thing's margin."""
     corner, away = math.isqrt(2 * (RADIUS + BODY + 2 * PIXEL) ** 2), max(_measure_gap(pose, thing[2:]), 1)
     return thing.x + (pose.x - thing.x) * corner // away, thing.y + (pose.y - thing.y) * corner // away
 
 
-def _is_passed(house: House, pose: Pose, place: Place, following: Place) -> bool:
-    """Return True if a place is less than a step away, or the walker can go straight to the one after it."""
+def _can_skip(house: House, pose: Pose, place: Place, following: Place) -> bool:
+    """Return True if a path's next place can be skipped.
+
+    It is less than a step away, or the walker can go straight to `following`, the place after it.
+    """
     return _measure_gap(pose, place) < STEP or _is_straight(house, pose[:2], following)
 
 
 def _approach(house: House, pose: Pose, place: Place, thing: Thing) -> Act:
-    """Return the act that turns to a place, or goes there until the thing is reached, without touching anything."""
+    """Return the next act towards a place that touches nothing: a turn, or a walk that ends once the thing is near."""
     dx, dy = place[0] - pose.x, place[1] - pose.y
     headings = sorted(range(HEADINGS), key=lambda one: -DIRECTIONS[one][0] * dx - DIRECTIONS[one][1] * dy)
     heading = next(one for one in headings if _walk(house, pose._replace(heading=one), 1))
@@ -145,7 +150,7 @@ def _approach(house: House, pose: Pose, place: Place, thing: Thing) -> Act:
 
 
 def _walk(house: House, pose: Pose, steps: int) -> list[Pose]:
-    """Return the poses of up to this many steps straight ahead, before the first that would touch something."""
+    """Return the poses of up to `steps` steps straight ahead, without the first one that would touch something."""
     ahead = [step(pose)]
     while len(ahead) < steps:
         ahead.append(step(ahead[-1]))
@@ -153,7 +158,10 @@ def _walk(house: House, pose: Pose, steps: int) -> list[Pose]:
 
 
 def shortest_path(house: House, pose: Pose, station: int) -> list[Place]:
-    """Return the places of the shortest path to a thing, `STEP` or its diagonal apart, from one that is visible."""
+    """Return the places of the shortest path to a thing over a grid of side `STEP`.
+
+    It begins at a nearby node to which the walker can go straight.
+    """
     left = compute_distances(house, station)
     near = [(pose.x // STEP + x, pose.y // STEP + y) for x in range(-2, 4) for y in range(-2, 4)]
     near = [node for node in near if min(node) >= 0 and max(node) < len(left) and left[node] < FARTHEST]
@@ -174,7 +182,7 @@ def _place(node: tuple[int, int]) -> Place:
 
 
 def _is_straight(house: House, one: Place, other: Place) -> bool:
-    """Return True if nothing is in the way from a place to another, or in the margin of the way but its beginning."""
+    """Return True if the straight way between two places has a free margin everywhere except at its beginning."""
     dx, dy = other[0] - one[0], other[1] - one[1]
     count = max(abs(dx), abs(dy)) // PIXEL + 1
     parts = np.arange(BEGINNING // PIXEL, count + 1)
@@ -192,7 +200,7 @@ def _map_floor(house: House) -> NDArray[np.bool_]:
 
 @lru_cache(maxsize=1024)
 def compute_distances(house: House, station: int) -> NDArray[np.int64]:
-    """Return the lengths of the shortest paths to a thing from nodes `STEP` apart, [x, y]; `FARTHEST` without one."""
+    """Return the shortest paths' lengths to a thing from nodes `STEP` apart, [x, y]; `FARTHEST` without a path."""
     x, y = np.mgrid[0 : 2 * ROOM + 1 : STEP, 0 : 2 * ROOM + 1 : STEP]
     thing, free = house.things[station], house.is_free(x, y, BODY + CLEAR)
     goal = free & ((x - thing.x) ** 2 + (y - thing.y) ** 2 <= (REACH + CLEAR) ** 2)
@@ -214,17 +222,17 @@ def compute_length(path: Sequence[Pose]) -> float:
 
 
 def compare(path: Sequence[Pose], reference: Sequence[Pose], success: bool, near: int) -> dict[str, float]:
-    """Return `spl` and `ndtw` of a path, given a reference path of shortest length."""
+    """Return `spl` and `ndtw` of a path, given a shortest path as reference."""
     return {"spl": spl(success, compute_length(reference), compute_length(path)), "ndtw": ndtw(path, reference, near)}
 
 
 def spl(success: bool, shortest: float, walked: float) -> float:
-    """Return the success weighted by path length: shortest over walked length, at most 1; 0 without success."""
+    """Return the success weighted by path length (SPL): shortest over walked length, at most 1; 0 without success."""
     return success * shortest / max(shortest, walked, 1e-9)
 
 
 def ndtw(path: Sequence[Pose], reference: Sequence[Pose], near: int) -> float:
-    """Return the normalised dynamic time warping of a path and a reference: exp(-DTW / (|reference| · near))."""
+    """Return the normalised dynamic time warping (nDTW) of a path and a reference: exp(-DTW / (|reference| · near))."""
     best = [0.0] + [math.inf] * len(reference)
     for pose in path:
         row = [math.inf]
@@ -235,5 +243,5 @@ def ndtw(path: Sequence[Pose], reference: Sequence[Pose], near: int) -> float:
 
 
 def is_near(pose: Pose, thing: Thing, radius: int) -> bool:
-    """Return True if a place is at most `radius` from a thing's middle."""
+    """Return True if a pose is at most `radius` away from a thing's centre."""
     return square_distance(pose, thing) <= radius**2

@@ -1,7 +1,7 @@
 """Image code that models write, such as `image.rotate(90).crop(0, 0, 332, 332)`: parsed, checked and interpreted.
 
-Nothing of it is executed as Python. A program is at most `MAX_STATEMENTS` lines `name = IMAGE`, of which the last may
-be an expression; an image is a known name with calls of `OPERATIONS`, whose arguments are numbers.
+The code is never executed as Python. A program has at most `MAX_STATEMENTS` lines `name = IMAGE`; any of them may be an
+expression IMAGE instead. An image is a known name followed by calls of `OPERATIONS` with numbers as arguments.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from simulators.vision.boxes import SCALE, Box, clamp_box
 from simulators.vision.drawing import crop
 
 MAX_CHARACTERS, MAX_STATEMENTS, MAX_CALLS, MAX_SIZE = 400, 8, 12, 256
-"""Maximum characters and statements of a program, its calls, and the side of an image in pixels."""
+"""Maximum characters, statements and calls of a program, and maximum side of an image in pixels."""
 BRIGHTEST = 16
+"""Largest factor of `brighten` and `contrast`."""
 
 
 class CodeError(Exception):
@@ -31,31 +32,31 @@ class CodeError(Exception):
 
 @dataclass(frozen=True)
 class Picture:
-    """Image with the place in the untouched picture from which each pixel was taken."""
+    """Image that records where in the original picture each of its pixels comes from."""
 
     pixels: Pixels
     rows: NDArray[np.int64]
-    """[height, width], row in the untouched picture."""
+    """[height, width], row in the original picture; `columns` is the column."""
     columns: NDArray[np.int64]
 
     @classmethod
     def of(cls, pixels: Pixels) -> Picture:
-        """Return an untouched picture."""
+        """Return an original picture."""
         rows, columns = np.mgrid[: pixels.shape[0], : pixels.shape[1]]
         return cls(pixels, rows, columns)
 
     def move_pixels(self, move: Callable[[NDArray[Any]], NDArray[Any]]) -> Picture:
-        """Return the picture with its pixels moved by a function of arrays."""
+        """Return the picture with its pixels, and their recorded origins, rearranged by a function of arrays."""
         return Picture(move(self.pixels), move(self.rows), move(self.columns))
 
     @property
     def is_upright(self) -> bool:
-        """Whether it is neither turned nor mirrored, as far as it has two pixels of the untouched picture to tell."""
+        """True if it is neither rotated nor mirrored. False if it shows only one row or column of the original."""
         return bool(self.rows[-1, 0] > self.rows[0, 0] and self.columns[0, -1] > self.columns[0, 0])
 
     @property
     def box(self) -> Box:
-        """Part of the untouched picture that it shows."""
+        """Bounding box of the part of the original picture that it shows."""
         return (
             int(self.columns.min()), int(self.rows.min()), int(self.columns.max()) + 1, int(self.rows.max()) + 1,
         )  # fmt: skip
@@ -112,7 +113,7 @@ _WORDS = re.compile(rf"(?:{_WORD.pattern})(?: (?:{_WORD.pattern}))*", re.ASCII)
 
 
 def spell_out(text: str) -> str:
-    """Return words such as `rotate 1 flip bright crop E` as code on `last`; other texts unchanged.
+    """Translate words such as `rotate 1 flip bright crop E` to code on `last`. Returns other texts unchanged.
 
     `rotate` counts quarter turns counter-clockwise, `bright` multiplies levels by eight, and `crop` cuts a ninth of the
     picture, A to I row by row.
@@ -127,12 +128,12 @@ def _spell_match(turns: str | None, cell: str | None, word: str | None) -> str:
     if turns:
         return f".rotate({90 * int(turns)})"
     if cell:
-        return ".crop({}, {}, {}, {})".format(*find_third(ord(cell.upper()) - ord("A")))
+        return ".crop({}, {}, {}, {})".format(*compute_ninth(ord(cell.upper()) - ord("A")))
     return ".flip()" if word == "flip" else ".brighten(8)"
 
 
-def find_third(cell: int) -> Box:
-    """Return the box of a cell of 3 x 3 in thousandths, as `crop` takes it."""
+def compute_ninth(cell: int) -> Box:
+    """Return the box of a cell of a 3 x 3 grid, in thousandths of the picture, as arguments of `crop`."""
     left, top, right, bottom = (
         edge * SCALE // 3 for edge in (cell % 3, cell // 3, cell % 3 + 1, cell // 3 + 1)
     )  # fmt: skip
@@ -157,7 +158,7 @@ def run(code: str, images: Mapping[str, Picture]) -> tuple[Picture, tuple[str, .
 
 
 class _Program:
-    """Names and calls of a running program."""
+    """Interpreter of one program: its images by name, and the operations called so far."""
 
     def __init__(self, images: dict[str, Picture]) -> None:
         self.images, self.called = images, list[str]()
@@ -173,7 +174,7 @@ class _Program:
         raise CodeError("a line is an image or name = image")
 
     def evaluate(self, node: ast.expr) -> Picture:
-        """Return the image of an expression. Its depth is bounded by the length of the code."""
+        """Evaluate an expression to an image. The code's maximum length bounds the recursion."""
         if isinstance(node, ast.Name):
             if node.id not in self.images:
                 raise CodeError(f"there is no image {node.id[:40]}; there are: {', '.join(self.images)[:200]}")

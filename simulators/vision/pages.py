@@ -25,14 +25,14 @@ RIGHT, FORMAT, NDCG = "right", "format", "ndcg"
 
 
 class Pages(VisualWorld):
-    """Game of one viewer, who is asked for a number that stands in small print on one of 500 slides.
+    """Game of one viewer, who is asked for a number in small print on one of 500 slides.
 
     Acts, alone or as <search>…</search> and so on after a thought: `search WORDS` shows the overview of the best slide
     that was not shown yet, by BM25 on captions that the viewer never reads; `bbox x0 y0 x1 y1`, in thousandths, shows
     that part of the newest slide at full size, or scaled down to 96 x 72 pixels; `answer X` ends the match. Anything
     else, and a search that finds nothing, is answered by an error. Options besides Simulator's: world, the seed of the
-    slides; max_turns, 2 to 32; objects, whether slides have nine cells with objects and one digit each, whose letters A
-    to I are acts, too. Train and test have other firms. Needs the extra `search`.
+    slides; max_turns, 2 to 32; objects, whether slides have nine cells with objects and a digit each, whose letters A
+    to I are acts, too. The splits train and test have different firms. Needs the extra `search`.
 
     VRAG-RL's rewards, paid for an answer after a search: "right", 0.7 for the number; "format", 0.1 without errors;
     "ndcg", 0.2 times the normalised discounted cumulative gain of the slides found, of which one is relevant.
@@ -55,10 +55,10 @@ class Pages(VisualWorld):
         self.objects = flag("objects", objects)
         self.deck = load_deck(self.world, self.split, self.objects)
         self.floor = 1 / len(self.deck.values)
-        self.deck.index.find("slide", 1)  # a missing package is reported now, and not to a viewer
+        self.deck.index.find("slide", 1)  # report a missing package now, and not to a viewer
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw a question."""
+        """Draw a question about a random slide, and show it."""
         slide = pick(rng, self.deck.slides)
         self.question = Question(slide, int(rng.integers(len(slide.labels))))
         self.number = int(options.get(JUDGED, self.question.value))
@@ -68,7 +68,7 @@ class Pages(VisualWorld):
         self.show(str(self.question))
 
     def rules(self) -> str:
-        """Return the task and the acts, as text."""
+        """Return the rules as text: the task and the format of acts."""
         return (
             f"Answer the question about a deck of slides. {self.max_turns} turns in all, each one of: {USAGE}. Search "
             "shows the best slide that was not shown yet, small; bbox shows a part of it at full size, from 0 to 999."
@@ -108,7 +108,7 @@ class Pages(VisualWorld):
         self.show(f"Slide {len(self.found)}.", reduce(render(new)), sender=TOOL)
 
     def _look(self, words: str) -> None:
-        box = self.found[-1].box_of(words) if self.found else None
+        box = self.found[-1].parse_box(words) if self.found else None
         if box is None:
             self.fail("bbox needs four numbers from 0 to 999" if self.found else "search first")
             return
@@ -126,17 +126,20 @@ class Pages(VisualWorld):
 
     @property
     def ndcg(self) -> float:
-        """Normalised discounted cumulative gain of the slides found: 1 if the first is the one asked for."""
+        """Normalised discounted cumulative gain of the slides found: 1 if the first one is the relevant one."""
         rank = self.found.index(self.question.slide) + 1 if self.question.slide in self.found else math.inf
         return 1 / math.log2(1 + rank)
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return `score`, `success`, `ndcg`, `searches` that found a slide, `looks`, `errors` and `hit`."""
+        """Return `score`, `success`, `ndcg`, `searches` that found a slide, `looks`, `errors` and `hit`.
+
+        `hit` is True if a look showed the value that was asked for.
+        """
         did = {"searches": len(self.found), "looks": self.looks, "errors": self.errors, "hit": self.hit}
         return {"score": float(self.right), "success": self.right, "ndcg": self.ndcg, **did}
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
-        """Return the number."""
+        """Return texts that would reveal the number."""
         return {"number": (f"digit {self.number}", DIGITS[self.number]) if self.objects else (str(self.number),)}
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Acts of `pages`, as texts are read."""
+"""Acts of `pages`, and how texts are parsed to acts."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Act(NamedTuple):
 def read_act(text: str) -> Act | None:
     """Return the act in a text: `KIND WORDS` alone, or the first <KIND>WORDS</KIND> after a thought.
 
-    A letter from A to I alone, a cell's name, is a `bbox`. Returns None if there is no act, or one without words or
-    with more than 200 characters.
+    A single letter from A to I, the name of a cell, is a `bbox`. Returns None if there is no act, or if its words are
+    missing or longer than `MAX_CHARACTERS`.
     """
     if _CELL.fullmatch(text.strip()):
         return Act("bbox", text.strip().upper())

@@ -16,7 +16,7 @@ from simulators.vision.slides import Deck, Question, Slide
 
 
 class Match(Protocol):
-    """Part of a match of `pages` that its players read."""
+    """Protocol of the parts of a match of `pages` that its players read."""
 
     deck: Deck
     question: Question
@@ -30,9 +30,9 @@ def guess(values: Sequence[int]) -> str:
 
 
 def _make_reader(is_hasty: Callable[[np.random.Generator], bool]) -> Callable[[Match, int], Answer]:
-    """Return a factory of players that search the slide, look at the asked label's value, and answer it.
+    """Return a factory of players that search for the slide, look at the value of the label, and answer with it.
 
-    Hasty ones leave out the year, and take another object of the asked one's colour for it.
+    Hasty players leave out the year, and may confuse the object with another one of its colour.
     """
 
     def make(game: Match, seed: int) -> Answer:
@@ -49,7 +49,7 @@ def _make_reader(is_hasty: Callable[[np.random.Generator], bool]) -> Callable[[M
             if not game.looks:
                 row = slide.labels.index(asked.label)
                 seen_row = pick(rng, slide.rivals(row)) if hasty else row
-                return slide.closer(seen_row)
+                return slide.write_zoom(seen_row)
             return f"answer {slide.values[seen_row]}"
 
         return act
@@ -58,12 +58,12 @@ def _make_reader(is_hasty: Callable[[np.random.Generator], bool]) -> Callable[[M
 
 
 def _make_blind(game: Match, seed: int) -> Answer:
-    """Return a player that reads texts alone: it finds the slide, and guesses."""
+    """Return a player that only reads texts: it searches for the slide, and then guesses the number."""
     return lambda view: guess(game.deck.values) if view.public["found"] else f"search {view.public['question'][:199]}"
 
 
 def _make_random(game: Match, seed: int) -> Answer:
-    """Return a player that searches for words of the question and looks anywhere, then says a random number."""
+    """Return a player that searches for a word of the question, looks anywhere, and answers with a random number."""
     rng = np.random.default_rng([seed, 1])
 
     def act(view: View) -> str:
@@ -86,5 +86,5 @@ PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
     "hasty": _make_reader(lambda rng: True),
     "moody": _make_reader(lambda rng: bool(rng.integers(2))),
 }
-"""`hasty` is a flawed demonstrator, right half of the time in print, for it takes the first slide of a firm and topic.
+"""`hasty` is a flawed demonstrator that looks at the first slide of a firm and topic: right half of the time in print.
 `moody` is hasty in half of its matches, and the oracle in the others."""

@@ -1,4 +1,4 @@
-"""A hand over a table of blocks, moved by binned numbers: reach a block, or push it into a ring (VLA-RL)."""
+"""Reach a block with a hand over a table, or push it into a ring, by acts of binned numbers (VLA-RL)."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ FLOORS = {"reach": 0.003, "push": 0.0}
 class Reach(VisualWorld):
     """Game of one viewer, who moves a hand over a table that it sees from above in a picture of 48 x 48 pixels.
 
-    Acts: three numbers from 0 to 31, dx dy grip, with or without brackets. 16 is no movement, each number from there
-    3/8 of a pixel to the right or down; from a grip of 16 the hand is down. With fewer `bins` steps are longer: of 9
-    bins, 4 is no movement and each from there 3/2 of a pixel. Task "reach": put the hand down on the named block;
-    putting it down elsewhere fails. Task "push": bring the named block into the white ring; a hand that
-    is down pushes blocks, one that is lifted passes over them. Options besides Simulator's: task "reach", "push" or
-    "mixed"; bins 5 to 32 (for pushes 32); max_turns 4 to 64; camera "table", or "hand" for
-    pictures that are centred on the hand and show what is at most half a table away; progress, see below.
+    Acts: three numbers from 0 to 31, dx dy grip, with or without brackets. 16 is no movement; each step above it moves
+    the hand 3/8 of a pixel to the right or down. From a grip of 16 the hand is down. With fewer `bins` the steps are
+    longer: with 9 bins, 4 is no movement, and a step is 3/2 of a pixel. Task "reach": put the hand
+    down on the named block; putting it down elsewhere fails. Task "push": bring the named block into the white ring; a
+    hand that is down pushes blocks, a lifted one passes over them. Options besides Simulator's: task "reach", "push" or
+    "mixed"; bins 5 to 32 (for pushes 32); max_turns 4 to 64; camera "table", or "hand" for pictures that are centred on
+    the hand and show at most half a table in each direction; progress, see below.
 
-    Reward part "success": 1 when the task is done. With `progress`, part "progress" is the share of the starting
-    distance that an act gains, as the world knows it: a process reward, measured and no part of the payoff. Set
-    `credit.weights: {progress: 0}` to leave it out of learning, as a target for a process reward model.
+    Reward part "success": 1 when the task is done. With `progress`, part "progress" is the share of the initial
+    distance that an act gains: a process reward, which is measured and not part of the payoff. To use it only as a
+    target for a process reward model, and not for learning, set `credit.weights: {progress: 0}`.
     """
 
     name = "reach"
@@ -72,20 +72,20 @@ class Reach(VisualWorld):
         return FLOORS.get(self.task, sum(FLOORS.values()) / len(FLOORS))
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw a table and show it."""
+        """Draw a random table of blocks, and show the instruction and the first picture."""
         pushes = bool(rng.integers(2)) if self.task == "mixed" else self.task == "push"
         layout = self.draw_layout(rng)
         self.table, self.wanted = Table(layout, pushes, follows=self.follows), int(options.get(JUDGED, layout.wanted))
         self.instruction = write_instruction(layout, pushes)
-        self.start, self.right = self._left(), False
+        self.start, self.right = self._measure_remaining(), False
         self.show(self.instruction, self.table.paint())
 
     def draw_layout(self, rng: np.random.Generator) -> Layout:
-        """Draw the start of a match of the game's split."""
+        """Draw the initial layout of a match, from the game's split."""
         return self.draw_entity(lambda: draw_layout(rng), repr)  # type: ignore[no-any-return]
 
     def rules(self) -> str:
-        """Return the task and the acts, as text."""
+        """Return the rules as text: the tasks and the format of acts."""
         still = self.bins // 2
         centre = "The pictures' centre is always the hand. " * self.follows
         return (
@@ -99,7 +99,7 @@ class Reach(VisualWorld):
         return f"write three numbers from 0 to {self.bins - 1}: dx dy grip"
 
     def public(self) -> dict[str, Any]:
-        """Return the `instruction`, the act that does nothing (`stay`), and `turns_left`."""
+        """Return the `instruction`, an act without movement (`stay`), and `turns_left`."""
         turns_left = self.max_turns - self.turns
         return {"instruction": self.instruction, "stay": f"[{self._no_movement} 0]", "turns_left": turns_left}
 
@@ -108,7 +108,7 @@ class Reach(VisualWorld):
         return f"{self.bins // 2} {self.bins // 2}"
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
-        """Return texts that reveal where the block is, in pixels and in units."""
+        """Return texts that would reveal the block's place, in pixels and in units."""
         x, y = self.table.blocks[self.wanted]
         texts = f"{x // UNIT} {y // UNIT}", f"{x} {y}", f"{y // UNIT} {x // UNIT}"
         # The public fact `stay` has these numbers in every match, so they reveal nothing.
@@ -120,15 +120,15 @@ class Reach(VisualWorld):
         return {JUDGED: one}, {JUDGED: two}
 
     def play(self, seat: str, act: str) -> str:
-        """Move the hand, pay, and show the table. Returns the act; raises IllegalAct for other texts."""
+        """Move the hand, pay, and show the table. Returns the act in normal form; raises IllegalAct for other texts."""
         found = _ACT.fullmatch(act.strip())
         bins = [int(number) for number in found.groups()] if found else []
         if not bins or max(bins) >= self.bins:
             raise IllegalAct(self._usage)
-        before = self._left()
+        before = self._measure_remaining()
         self.table.move(*(as_fine(number, self.bins) for number in bins))
         if self.progress:
-            self.pay(seat, PROGRESS, (before - self._left()) / self.start)
+            self.pay(seat, PROGRESS, (before - self._measure_remaining()) / self.start)
         self.right = self.table.is_done(self.wanted)
         if self.right:
             self.pay(seat, SUCCESS, 1.0)
@@ -146,8 +146,8 @@ class Reach(VisualWorld):
         return self.table.measure_remaining(self.table.layout.wanted)
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return `score`, `success`, `task`, and the `distance` left, in pixels."""
-        task, left = "push" if self.table.pushes else "reach", self._left() / UNIT
+        """Return `score`, `success`, `task`, and the remaining `distance` in pixels."""
+        task, left = "push" if self.table.pushes else "reach", self._measure_remaining() / UNIT
         return {"score": float(self.right), "success": self.right, "task": task, "distance": left}
 
     def lesson(self, rng: random.Random, kind: str) -> GroundingLesson:

@@ -1,4 +1,4 @@
-"""Furniture to place by wishes in a room that only a picture shows: write layouts, and refine them (MetaSpatial)."""
+"""Furniture placement: meet wishes in a room that only a picture shows, and refine the layout (MetaSpatial)."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ WISHES, COLLISION, CONSTRAINT, FORMAT = "wishes", "collision", "constraint", "fo
 
 
 class Rooms(VisualWorld):
-    """Game of one viewer, who places things in a room of 48 x 36 units, seen from above, as wishes tell.
+    """Single-player game of placing things in a room of 48 x 36 units, seen from above, so that wishes are met.
 
-    Two wishes name walls by their colours, which the picture alone shows, as it shows a pillar. Acts: a layout as JSON,
-    alone or as <answer>…</answer> after a thought, `{"bed": [x, y], …}`, with the left upper corner of each thing; or
-    `done`. A layout replaces the one before, and its picture is shown, in which things are white that overlap each
-    other, lie on the pillar or leave the room. Anything else (`read_layout` has the rules) is answered by an error. The
-    match ends at `done`, or after `max_turns` (1 to 16) acts.
+    Two wishes name walls by their colours; only the picture shows these, and a pillar. Acts: a layout as JSON, alone or
+    as <answer>…</answer> after a thought, `{"bed": [x, y], …}`, with the upper left corner of each thing; or `done`. A
+    layout replaces the one before. Its picture shows things in white if they overlap, lie on the pillar or leave the
+    room. Any other act (see `read_layout`) gets an error message. The match ends at `done`, or after `max_turns` (1 to
+    16) acts.
 
-    Options besides Simulator's: max_turns; things, 2 to 5, with a wish for each of the first four, two of which are at
-    walls; acts, which with "letters" are two letters per thing, A to Z for 0 to 50 in steps of 2, for small models.
-    Then no text stands beside pictures, and the public fact `brief` tells sizes and wishes by the things' numbers.
+    Additional options: max_turns; things, 2 to 5, with a wish for each of the first four, two of which are at walls;
+    acts, which with "letters" are two letters per thing, A to Z for 0 to 50 in steps of 2, for small models. Pictures
+    then have no text, and the public fact `brief` states sizes and wishes by the things' numbers.
 
     MetaSpatial's rewards, paid for the last layout: "wishes", the share that it meets; "collision" and "constraint",
-    -0.2 times the share of things that overlap others, or are on the pillar or not in the room; "format", 0.5 without
-    errors. `score` is the reward without the format, at least 0.
+    -0.2 times the share of things that overlap others, or are on the pillar or outside the room; "format", 0.5 without
+    errors. `score` is the reward without "format", at least 0.
     """
 
     name = "rooms"
@@ -45,7 +45,7 @@ class Rooms(VisualWorld):
         CONSTRAINT: "-0.2 times the share out of place", FORMAT: "0.5 without errors",
     }  # fmt: skip
     theory: ClassVar[Mapping[str, float]] = {"blind": 1 / 12}
-    """Success rate of a player that does not see which two of four walls are meant."""
+    """Success rate of a player that does not see which two of four walls the wishes name."""
     players = PLAYERS
     lesson_kinds = KINDS
 
@@ -82,7 +82,7 @@ class Rooms(VisualWorld):
         return self.draw_entity(lambda: draw_task(rng, self.stride, self.things), lambda task: repr(task[:4]))  # type: ignore[no-any-return]
 
     def _show_room(self, text: str, sender: str) -> None:
-        """Show the room; with acts of letters, without the text."""
+        """Show the room, with a text unless acts are letters."""
         picture = draw_layout(self.task, self.places, self.grain)
         self.show(*([text] if self.stride == 1 else []), picture, sender=sender)
 
@@ -150,7 +150,7 @@ class Rooms(VisualWorld):
         return {"score": score, "success": score == 1, "met": parts[WISHES], **did}
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
-        """Return texts that tell where the walls of each colour are."""
+        """Return texts that reveal where the walls of each colour are."""
         sides = zip(self.task.walls, SIDES, strict=True)
         return {"walls": tuple(text for wall, side in sides for text in (f"{wall} {side}", f"{side} {wall}"))}
 

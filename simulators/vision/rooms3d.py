@@ -21,24 +21,24 @@ from simulators.vision.seeing import JUDGED, VisualWorld
 
 ARRIVED = "arrived"
 NEAR, REWARD, SCALE = 800, 15.0, 3000
-"""Distance from a thing's middle at which a stop is right, in millimetres; payoff at the middle, and the distance at
-which nothing would be left of it (ActiveVLN)."""
+"""Maximum distance in millimetres from a thing's middle for a right stop; payoff at the middle, and the distance at
+which it would fall to 0 (ActiveVLN)."""
 FLOORS = (0.016, 0.01, 0.006, 0.001)
-"""Success rates of random acts by number of rooms, of 1,000 houses each."""
+"""Success rates of random acts by number of rooms, each measured on 1,000 houses."""
 
 
 class Rooms3D(VisualWorld):
-    """Game of one viewer, who walks through a house, seen in first person, to the thing that the instruction names.
+    """Single-player game of walking through a house, seen in first person, to the thing named by an instruction.
 
-    Acts: one to three of `go 25`, `go 50`, `go 75` (centimetres; `forward` is the same), `left 15`, `left 30`,
-    `left 45` (degrees), `right` alike, and `stop`, which ends the match. Options besides Simulator's: rooms 1 to 4;
-    things 2 to 4, exactly two of them of the wanted form; landmark, whether the instruction leads past another thing
-    (with 3 things or more); distance, metres before the end of the expert's path at which the match starts, in a random
-    heading, or 0 for the whole path; budget, the maximum number of acts as a multiple of the expert's (the match ends
-    early at it, which the viewer does not know); size of the picture's side, 16 to 256 pixels.
+    Acts: one to three of `go 25`, `go 50`, `go 75` (centimetres; `forward` means the same), `left 15`, `left 30`,
+    `left 45` (degrees), likewise `right`, and `stop`, which ends the match. Additional options: rooms, 1 to 4; things,
+    2 to 4, exactly two of them of the wanted form; landmark, whether the instruction leads past another thing (needs 3
+    things or more); distance, metres before the end of the expert's path at which the match starts, with a random
+    heading, or 0 for the whole path; budget, the maximum number of acts as a multiple of the expert's, of which the
+    viewer is not told; size, the picture's side, 16 to 256 pixels.
 
-    Reward part "arrived": 15 (1 - d / 3) for a stop at d metres from the middle of the thing, as in ActiveVLN. A stop
-    is right up to 80 cm there instead of 3 m, as rooms are 4 m wide, so a success pays 11 to 13.
+    Reward part "arrived": 15 (1 - d / 3) for a right stop at d metres from the middle of the thing, as in ActiveVLN. A
+    stop is right within 80 cm, not ActiveVLN's 3 m, because rooms are 4 m wide; a success therefore pays 11 to 13.
     """
 
     name = "rooms3d"
@@ -108,7 +108,7 @@ class Rooms3D(VisualWorld):
         return {JUDGED: one}, {JUDGED: two}
 
     def legal(self, seat: str) -> list[str]:
-        """Return the single acts, up to three of which may be joined."""
+        """Return the single acts. A turn may join up to three of them."""
         return [str(act) for act in ACTS]
 
     def play(self, seat: str, act: str) -> str:
@@ -137,8 +137,8 @@ class Rooms3D(VisualWorld):
     def figures(self) -> dict[str, float | bool | str]:
         """Return `score`, `success`, `spl`, `ndtw`, `acts`, `expert_acts`, and the metres to the thing (`left`).
 
-        Also `same_form`: a stop at any thing of the wanted form. The expert's path stands for the shortest one, and is
-        the reference of nDTW.
+        `same_form` is True after a stop at any thing of the wanted form. SPL uses the expert's path as the shortest
+        path, nDTW as the reference.
         """
         left = math.dist(self.pose[:2], self.wanted[2:])
         ended = {"score": float(self.success), "success": self.success, "same_form": self.same_form}

@@ -1,10 +1,10 @@
-"""Lessons of `rooms`, by kind.
+"""Lessons of `rooms`, by kind. Each prompt is a text and the picture of an empty room.
 
-`walls`: an empty room after the word `colour`; labels of a 3 x 3 grid are the walls' colours in the middles of the
-sides, and `none` elsewhere.
-`wall`: an empty room after the words `where red`; the label of the cell at that wall is `target`, the others' `none`,
-and the answer is `left`, `top`, `right` or `bottom`.
-`layout`: an empty room after sizes and wishes of its first one to three things, as the fact `brief` tells them; the
+`walls`: the text is `colour`. The picture is labelled by a 3 x 3 grid: the middle cell of each side has its wall's
+colour, the others have `none`.
+`wall`: the text is, for example, `where red`. The cell at that wall has the label `target`, the others have `none`, and
+the answer is `left`, `top`, `right` or `bottom`.
+`layout`: the text gives the sizes and wishes of the first one to three things, in the format of the fact `brief`. The
 answer is a layout of these things in letters that meets the wishes.
 """
 
@@ -29,7 +29,7 @@ CELLS = {"left": (1, 0), "top": (0, 1), "right": (1, 2), "bottom": (2, 1)}
 
 
 class RoomGame(Protocol):
-    """Part of `rooms` that draws tasks of the split."""
+    """Interface to the game `rooms`, which draws tasks of its split."""
 
     def draw_task(self, rng: np.random.Generator) -> Task: ...
 

@@ -1,4 +1,4 @@
-"""Scenes of `zoom`: a grid of cells, some with a coloured form, each with a small digit."""
+"""Scenes of the game `zoom`: a grid of cells, each with a small digit and some with a coloured form."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from simulators.vision.drawing import COLOURS, FORMS, crop, draw_ground, pick, p
 CELL = 48
 """Width and height of a cell in pixels."""
 TILE = 16
-"""Width and height of a cell's overview, and of the middle of a cell, which holds its digit."""
+"""Width and height of a cell in the overview, and of a cell's middle, which holds its digit."""
 NAMES = "ABCDEFGHIJKLMNOPQRSTUVWXY"
 """Names of cells, row by row."""
 NONE = "none"
 RADII, SHIFT = (17, 20), 2
-"""Limits of an object's radius, and the largest shift of its centre, in pixels."""
+"""Minimum and maximum of an object's radius, and maximum shift of its centre, in pixels."""
 MARK = 4
 """Width of a corner mark's arms in pixels."""
 DIGIT_ROW, DIGIT_COLUMNS = 17, (17, 20, 23)
-"""Places of a digit's corner in its cell."""
+"""Row, and possible columns, of a digit's upper left corner in its cell."""
 
 
 class Thing(NamedTuple):
@@ -38,20 +38,23 @@ class Thing(NamedTuple):
 
 
 class Scene(NamedTuple):
-    """Content of a scene: the object in each cell, or None, the digits, and the cell of the target."""
+    """Content of a scene's cells, row by row, and the target."""
 
     things: tuple[Thing | None, ...]
+    """Object in each cell; None in empty cells."""
     digits: tuple[int, ...]
+    """Digit in each cell."""
     target: int
+    """Index of the cell with the wanted object."""
 
     @property
     def cells(self) -> int:
-        """Number of cells on a side."""
+        """Number of cells along each side."""
         return math.isqrt(len(self.digits))
 
     @property
     def target_thing(self) -> Thing:
-        """Wanted object."""
+        """Object in the target cell."""
         thing = self.things[self.target]
         assert thing is not None
         return thing
@@ -60,7 +63,7 @@ class Scene(NamedTuple):
 def draw_scene(rng: np.random.Generator, cells: int, distractors: bool) -> Scene:
     """Draw a scene with objects in two thirds of the cells.
 
-    Exactly one other object has the target's colour if `distractors`, in another form; otherwise none has.
+    With `distractors`, exactly one other object has the target's colour, in another form; otherwise none has.
     """
     colour, form = pick(rng, [*COLOURS]), pick(rng, FORMS)
     others = [one for one in COLOURS if one != colour]
@@ -76,7 +79,7 @@ def draw_scene(rng: np.random.Generator, cells: int, distractors: bool) -> Scene
 
 
 def paint(scene: Scene, rng: np.random.Generator) -> Pixels:
-    """Draw a scene's picture, `CELL` pixels per cell. The draws do not depend on the digits."""
+    """Draw a scene's picture, with `CELL` pixels per cell side. The random draws do not depend on the digits."""
     side = scene.cells
     pixels = draw_ground(rng, side * CELL, side * CELL)
     for cell, (thing, digit) in enumerate(zip(scene.things, scene.digits, strict=True)):
@@ -90,20 +93,20 @@ def paint(scene: Scene, rng: np.random.Generator) -> Pixels:
 
 
 def crop_cell(pixels: Pixels, cell: int, size: int) -> Pixels:
-    """Return a cell of a picture with cells of `size` pixels, counted row by row."""
+    """Return the cell with this index (row by row) from a picture whose cells have sides of `size` pixels."""
     side = pixels.shape[1] // size
     top, left = cell // side * size, cell % side * size
     return pixels[top : top + size, left : left + size]
 
 
 def crop_middle(pixels: Pixels, cell: int) -> Pixels:
-    """Return the middle of a cell of a scene's picture at full size, `TILE` x `TILE`: the plate with its digit."""
+    """Return the middle of a cell in a scene's full-size picture, `TILE` x `TILE` pixels: the plate with its digit."""
     edge = (CELL - TILE) // 2
     return crop_cell(pixels, cell, CELL)[edge : edge + TILE, edge : edge + TILE]
 
 
 def show_overview(pixels: Pixels, names: Sequence[str], is_tiled: bool) -> list[str | Pixels]:
-    """Return a viewer's view of a scene: the overview, or the overview of each cell before its name."""
+    """Return a viewer's view of a scene: the overview or, if `is_tiled`, each cell's overview before its name."""
     full = reduce(pixels)
     if not is_tiled:
         return [full]
@@ -111,18 +114,18 @@ def show_overview(pixels: Pixels, names: Sequence[str], is_tiled: bool) -> list[
 
 
 def list_cells_of_colour(scene: Scene) -> list[int]:
-    """Return the cells whose objects have the target's colour, the target's among them."""
+    """Return the cells whose objects have the target's colour, including the target's cell."""
     return [cell for cell, thing in enumerate(scene.things) if thing and thing.colour == scene.target_thing.colour]
 
 
 def mark_corner(pixels: Pixels) -> Pixels:
-    """Draw a yellow mark at a picture's top left, whose longer arm lies along the top. Returns the same pixels."""
+    """Draw a yellow mark in the upper left corner, with the longer arm along the top. Returns the same array."""
     pixels[:MARK, : CELL * 3 // 2] = pixels[: CELL * 3 // 4, :MARK] = COLOURS["yellow"]
     return pixels
 
 
 def resize(pixels: Pixels) -> Pixels:
-    """Return a picture of any size as `CELL` x `CELL` pixels, the nearest ones."""
+    """Return a picture of any size scaled to `CELL` x `CELL` pixels (nearest neighbour)."""
     return crop(pixels, (0, 0, pixels.shape[1], pixels.shape[0]), CELL, CELL)
 
 
@@ -142,7 +145,7 @@ def compute_iou(one: Box, two: Box) -> float:
 
 
 def shows_digit(box: Box, cell: int, side: int) -> bool:
-    """Return True if a box holds the whole middle of a cell and is at most two cells wide and high."""
+    """Return True if a box contains the whole middle of a cell and is at most two cells wide and high."""
     left, top, right, bottom = box
     column, row = cell % side * CELL + (CELL - TILE) // 2, cell // side * CELL + (CELL - TILE) // 2
     is_inside = left <= column and top <= row and column + TILE <= right and row + TILE <= bottom

@@ -17,11 +17,11 @@ JUDGED = "judged"
 
 
 class VisualWorld(Simulator):
-    """Base class of visual worlds with one seat. Nobody else is there to talk to."""
+    """Base class of visual worlds with one seat, and therefore without talk."""
 
     seats = (VIEWER,)
     unpaid_parts: tuple[str, ...] = ()
-    """Reward parts that serve credit assignment only and are no part of the payoff."""
+    """Reward parts for credit assignment only, which the payoff excludes."""
     errors: int
 
     def __init__(self, **options: Any) -> None:
@@ -44,7 +44,7 @@ class VisualWorld(Simulator):
         return message.images
 
     def fail(self, reason: str) -> None:
-        """Count an error in `errors`, which a subclass sets to 0, and answer the act with it."""
+        """Count an error in `errors` (which a subclass sets to 0), and show it to the viewer."""
         self.errors += 1
         self.show(f"Error: {reason}", sender=TOOL)
 
@@ -64,7 +64,7 @@ class DigitWorld(VisualWorld):
     theory: ClassVar[Mapping[str, float]] = {"blind": 0.1}
     floor = 0.1
     digit: int
-    """Digit that counts as right, which the reset option `judged` replaces."""
+    """Digit that counts as right. The reset option `judged` replaces it."""
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
         """Return texts that reveal the digit."""
@@ -77,7 +77,7 @@ class DigitWorld(VisualWorld):
 
 
 def read_digit(text: str) -> int | None:
-    """Return the digit that a text names in a figure or a word, with or without "answer:" before it; None if none."""
+    """Return the digit that a text names in a figure or a word, with or without "answer:" before it, or None."""
     word = text.strip().lower().removeprefix("answer:").strip()
     if word in DIGITS:
         return DIGITS.index(word)

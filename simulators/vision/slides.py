@@ -1,4 +1,4 @@
-"""Slides of `pages`: a deck of invented reports, each with a title and four labelled numbers in small print."""
+"""Slides of the game `pages`: a deck of invented reports with titles and four labelled numbers in small print."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from simulators.vision.drawing import DIGIT_HEIGHT, DIGIT_WIDTH, REDUCTION, crop
 from simulators.vision.glyphs import put_text
 
 WIDTH, HEIGHT = 288, 216
-"""Size of a page in pixels. Large print is three times as large as small print, so an overview shows it in full."""
+"""Size of a page in pixels. Large print has three times the size of small print, so an overview shows it in full."""
 VIEW_WIDTH, VIEW_HEIGHT = WIDTH // REDUCTION, HEIGHT // REDUCTION
-"""Size of a page's overview, and largest size of a part that is shown."""
+"""Size of a page's overview, and maximum size of a shown part."""
 MARGIN, TITLE_ROWS, FIRST_ROW, ROW_HEIGHT = 9, (9, 39), 74, 36
 VALUE_COLUMNS = range(170, 255, REDUCTION)
-"""Places of a value's corner. As rows of values are, they are 2 modulo 3, so that no overview shows a stroke of it."""
+"""Possible left edges of a value. Like the rows of values, they are 2 modulo 3, so that an overview shows no stroke."""
 PITCH = 9
-"""Distance of the two digits of a value."""
+"""Distance between the two digits of a value."""
 FIRMS, EDITIONS = 25, 2
-"""Firms of a deck, and slides on each topic of a firm, which differ in their year and values."""
+"""Number of firms of a deck, and of slides on each topic of a firm, which differ in their year and values."""
 YEARS = range(2021, 2041)
 VALUES = range(10, 100)
 LABELS: Mapping[str, tuple[str, ...]] = {
@@ -44,7 +44,7 @@ LABELS: Mapping[str, tuple[str, ...]] = {
 }
 """Labels by topic."""
 ROWS = 4
-"""Labelled values on a slide."""
+"""Number of labelled values on a slide."""
 ONSETS, VOWELS, ENDINGS = "bdfgklmnprstvz", "aeiou", ("ck", "lm", "nd", "rn", "st", "x")
 TRADES = ("foods", "trams", "mills", "works", "farms")
 
@@ -60,7 +60,7 @@ class Slide(NamedTuple):
     columns: tuple[int, ...]
     """Left edge of each value in pixels."""
     seed: int
-    """Seed of the page's grain."""
+    """Seed of the background's grain."""
 
     @property
     def size(self) -> tuple[int, int]:
@@ -69,7 +69,7 @@ class Slide(NamedTuple):
 
     @property
     def caption(self) -> str:
-        """Text that searches compare; no viewer reads it."""
+        """Text that is indexed for searches; viewers never see it."""
         return f"{self.firm} {self.topic} {self.year} {' '.join(self.labels)}"
 
     def value_box(self, row: int) -> Box:
@@ -82,17 +82,17 @@ class Slide(NamedTuple):
         return f"How much is {self.labels[row]} in {self.firm}, {self.topic} {self.year}?"
 
     def rivals(self, row: int) -> list[int]:
-        """Return the row alone, because no label is confused with another."""
+        """Return the rows that a hasty player might confuse with this one: only itself, as labels differ."""
         return [row]
 
-    def closer(self, row: int) -> str:
-        """Return the act that shows a value, a few pixels larger on each side."""
+    def write_zoom(self, row: int) -> str:
+        """Return the act that shows a value with a margin of a few pixels."""
         left, top, right, bottom = self.value_box(row)
         edges = ((left - 3, WIDTH), (top - 3, HEIGHT), (right + 3, WIDTH), (bottom + 3, HEIGHT))
         return "bbox " + " ".join(str(edge * SCALE // size) for edge, size in edges)
 
-    def box_of(self, words: str) -> Box | None:
-        """Return the box of four thousandths; None for other words."""
+    def parse_box(self, words: str) -> Box | None:
+        """Parse four numbers in thousandths of the page as a box in pixels; None for other words."""
         return read_box(words, WIDTH, HEIGHT)
 
     def draw(self) -> Pixels:
@@ -109,7 +109,7 @@ class Slide(NamedTuple):
 
 
 class Question(NamedTuple):
-    """Question for one value of a slide."""
+    """Question about one value of a slide."""
 
     slide: Slide | Board
     row: int
@@ -125,7 +125,7 @@ class Question(NamedTuple):
         return self.slide.values[self.row]
 
     def is_shown_by(self, box: Box) -> bool:
-        """Return True if a box of the slide's page shows the whole value at full size."""
+        """Return True if a box on the slide's page shows the whole value at full size."""
         left, top, right, bottom = self.slide.value_box(self.row)
         width, height = (edge // REDUCTION for edge in self.slide.size)
         is_full = box[2] - box[0] <= width and box[3] - box[1] <= height
@@ -137,14 +137,14 @@ class Question(NamedTuple):
 
 @lru_cache(maxsize=256)
 def render(slide: Slide | Board) -> Pixels:
-    """Draw a slide's page, [height, width, 3]; read-only, as it is cached by content."""
+    """Draw a slide's page, [height, width, 3]. The cached array is read-only."""
     pixels = slide.draw()
     pixels.flags.writeable = False
     return pixels
 
 
 def crop_page(pixels: Pixels, box: Box) -> Pixels:
-    """Return a part of a page at full size; one that is wider or higher than an overview is scaled down to it."""
+    """Return a part of a page at full size, or scaled down to the size of an overview if it is larger."""
     left, top, right, bottom = box
     height, width = (edge // REDUCTION for edge in pixels.shape[:2])
     return crop(pixels, box, min(bottom - top, height), min(right - left, width))
@@ -152,11 +152,11 @@ def crop_page(pixels: Pixels, box: Box) -> Pixels:
 
 @dataclass(frozen=True, eq=False)
 class Deck:
-    """Slides in random order, with an index of their captions. Copies of a match share it."""
+    """Slides in random order, with a search index of their captions. Copies of a match share a deck."""
 
     slides: tuple[Slide | Board, ...]
     values: Sequence[int]
-    """Values that a slide may have, each as likely as any other."""
+    """Possible values on a slide, all equally likely."""
 
     @cached_property
     def index(self) -> Index:
@@ -169,7 +169,10 @@ class Deck:
 
 @lru_cache(maxsize=8)
 def load_deck(world: int, split: str, has_objects: bool = False) -> Deck:
-    """Return the deck of a world's split: 500 slides, two of each firm and topic. No firm is in two splits' decks."""
+    """Return the deck of a world's split: 500 slides, two of each firm and topic.
+
+    The splits "train" and "test" share no firm. With `has_objects`, the slides are boards of objects.
+    """
     rng = np.random.default_rng([world, ("all", "train", "test").index(split)])
     slides: list[Slide | Board] = [*(draw_boards(rng, split) if has_objects else _draw_slides(rng, split))]
     mixed = [slides[number] for number in rng.permutation(len(slides)).tolist()]
@@ -177,7 +180,7 @@ def load_deck(world: int, split: str, has_objects: bool = False) -> Deck:
 
 
 def _draw_slides(rng: np.random.Generator, split: str) -> Iterator[Slide]:
-    """Yield the slides in print of a split."""
+    """Return the printed slides of a split."""
     firms: dict[str, None] = {}
     while len(firms) < FIRMS:
         name = f"{_draw_name(rng)} {pick(rng, TRADES)}"
@@ -192,7 +195,7 @@ def _draw_name(rng: np.random.Generator) -> str:
 
 
 def _draw_editions(rng: np.random.Generator, firm: str, topic: str) -> Iterator[Slide]:
-    """Yield the slides of a firm and topic: the same labels in other rows, with other years and values."""
+    """Yield the slides of a firm and topic, which have the same labels in different rows, years and values."""
     labels = [LABELS[topic][number] for number in rng.permutation(len(LABELS[topic]))[:ROWS]]
     for year in rng.permutation(np.array(YEARS))[:EDITIONS].tolist():
         shown = tuple(labels[number] for number in rng.permutation(ROWS))

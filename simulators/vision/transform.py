@@ -1,4 +1,4 @@
-"""A turned, mirrored or dimmed scene: write image code to mend it and to look closer, then answer (CodeVision)."""
+"""Game about a turned, mirrored or dimmed picture: repair it and zoom in by image code, then answer (CodeVision)."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from simulators.vision.transform_players import PLAYERS
 
 RIGHT, FORMAT, RECALL, BONUS, OVERUSE, SPURIOUS = "right", "format", "recall", "bonus", "overuse", "spurious"
 SPARE = 2
-"""Runs beyond the number of mandatory operations that are no overuse."""
+"""Number of runs beyond the mandatory operations that are not penalised as overuse."""
 CODE = "image.rotate(90).flip().brighten(8).crop(0, 0, 332, 332)"
 TERSE = "In short: rotate 1 flip bright crop A, for quarter turns and a ninth of `last`, A to I. "
 BRIGHTER = ("brighten", "contrast")
 
 
 class Transform(DigitWorld):
-    """Game of one viewer, who mends a scene's picture by code and says the digit in the wanted object's cell.
+    """Game of one viewer, who repairs a scene's picture by code and says the digit in the wanted object's cell.
 
-    The scene is one of `zoom`, with a yellow mark at its top left. Its picture may be turned, mirrored and dimmed, and
+    The scene is one of `zoom`, with a yellow mark at its top left. Its picture may be rotated, mirrored and dimmed, and
     the viewer sees an overview. Acts: image code (`image_code`) on `image`, the picture, and `last`, the newest result,
-    which is shown at 48 x 48 pixels; or a digit, which ends the match. Code that cannot be run is answered by an error.
-    Options besides Simulator's: max_turns, 2 to 32, acts in all; terse, which lets code on `last` be words such as
-    `rotate 1 flip bright crop E` (`image_code.spell_out`).
+    which is shown at 48 x 48 pixels; or a digit, which ends the match. The answer to invalid code is an error message.
+    Options in addition to Simulator's: max_turns, the maximum number of acts, 2 to 32; terse, which allows code on
+    `last` as words such as `rotate 1 flip bright crop E` (`image_code.spell_out`).
 
     CodeVision's rewards, paid with the answer: "right", 1; "format", 0.1 if all code ran; "recall", the mean over the
     mandatory operations (crop, by intersection over union with the cell; an upright result, if the picture was turned
-    or mirrored; a brightened one, if it was dimmed); "bonus", 0.2 for a right answer with an operation that was not
-    mandatory; "overuse", -0.5 for more than two runs beyond the mandatory operations; "spurious", -0.5 for `rotate` or
-    `flip` on an upright picture.
+    or mirrored; a brightened one, if it was dimmed); "bonus", 0.2 for a right answer if the code called `resize`, or
+    `brighten` or `contrast` although the picture was not dimmed; "overuse", -0.5 for more than two runs beyond the
+    mandatory operations; "spurious", -0.5 for `rotate` or `flip` on an upright picture.
     """
 
     name = "transform"
@@ -57,7 +57,7 @@ class Transform(DigitWorld):
         super().__init__(**options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw a scene and the damage of its picture."""
+        """Draw a scene, and how its picture is turned, mirrored and dimmed; show the overview."""
         self.scene: Scene = self.draw_scene(rng)
         self.digit = int(options.get(JUDGED, self.scene.digits[self.scene.target]))
         self.damage = Damage.draw(rng)
@@ -73,7 +73,7 @@ class Transform(DigitWorld):
         self.show(f"find {self.scene.target_thing}", resize(self.image.pixels))
 
     def draw_scene(self, rng: np.random.Generator) -> Scene:
-        """Draw a scene of the game's split."""
+        """Draw a scene from the game's split."""
         return self.draw_entity(lambda: draw_scene(rng, 3, True), repr)  # type: ignore[no-any-return]
 
     def rules(self) -> str:
@@ -91,7 +91,7 @@ class Transform(DigitWorld):
         return {"wanted": str(self.scene.target_thing), "runs": self.runs, "turns_left": left}
 
     def play(self, seat: str, act: str) -> str:
-        """Run code or answer. Returns the digit or the code's operations."""
+        """Run image code or take the answer. Returns the digit, or the operations that the code called."""
         if (digit := read_digit(act)) is not None:
             return self._answer(seat, digit)
         self.runs += 1
@@ -132,16 +132,16 @@ class Transform(DigitWorld):
 
     @property
     def recall(self) -> float:
-        """Mean, over the mandatory operations, of how far they were done."""
+        """Mean score of the mandatory operations, each from 0 (not done) to 1."""
         return sum(self.done.values()) / len(self.done)
 
     @property
     def has_spurious_turn(self) -> bool:
-        """Whether an upright picture was turned or mirrored."""
+        """True if the code turned or mirrored an upright picture."""
         return "upright" not in self.done and bool(self.called & {"rotate", "flip"})
 
     def lesson(self, rng: random.Random, kind: str) -> GroundingLesson:
-        """Draw a lesson; see `transform_lessons` for the kinds. Raises ValueError for another kind."""
+        """Draw a lesson of a kind in `transform_lessons`. Raises ValueError for an unknown kind."""
         return draw_lesson(self, np.random.default_rng(rng.getrandbits(64)), kind)
 
     def figures(self) -> dict[str, float | bool | str]:

@@ -31,19 +31,19 @@ RIGHT, HIT, FORMAT = "right", "hit", "format"
 
 
 class Zoom(DigitWorld):
-    """Game of one viewer, who sees a scene's overview, looks closer, and says the digit in the wanted object's cell.
+    """Single-player game of looking at parts of a scene to find the digit in the wanted object's cell.
 
-    Acts: a cell's letter, `x0 y0 x1 y1` in thousandths of the scene (act "box") or `x y` from 0 to bins - 1 (act
-    "point", which shows a window around it with a dot), as long as looks remain; after a look also a digit, which ends
-    the match. A look at anything else shows the whole overview again. Options besides Simulator's: cells 2 to 5 a side;
-    distractors, whether exactly one other object has the target's colour; act; bins, 2 to 1,000; layout "picture" (the
-    overview is one image) or "tiles" (an image per cell, before the cell's letter; looks show the middle of a cell);
-    max_looks, 1 to 16.
+    The viewer first sees an overview. Acts: a cell's letter, `x0 y0 x1 y1` in thousandths of the scene (act "box") or
+    `x y` from 0 to bins - 1 (act "point", which shows a window around it with a dot), as long as looks remain; after a
+    look also a digit, which ends the match. An unreadable look shows the whole overview again. Additional options:
+    cells, 2 to 5 per side; distractors, whether exactly one other object has the target's colour; act; bins, 2 to
+    1,000; layout, "picture" (the overview is one image) or "tiles" (an image per cell, before the cell's letter; looks
+    show the middle of a cell); max_looks, 1 to 16.
 
-    Reward part "right": 1 for the target's digit. Parts "hit", 1 for the first look that shows the target's digit in a
-    window of at most two cells a side, and "format", 1 for the answer if no look was unreadable, are measured and no
-    part of the payoff: set `credit.weights: {hit: 0, format: 0}` to leave them out of learning. With points the payoff
-    is ViGoRL's: "right" is 0.6, and "format" 0.4, with 0.08 more for each point that is a cell or more from all others.
+    Reward part "right": 1 for the target's digit. Two parts are logged but not part of the payoff: "hit", 1 for the
+    first look that shows the target's digit in a window of at most two cells per side, and "format", 1 for an answer
+    after only readable looks. Set `credit.weights: {hit: 0, format: 0}` to exclude them from learning. With points, the
+    payoff is ViGoRL's: "right" is 0.6, and "format" 0.4, plus 0.08 for each point at least a cell away from all others.
     """
 
     name = "zoom"
@@ -105,14 +105,17 @@ class Zoom(DigitWorld):
         return {"wanted": str(self.scene.target_thing), "cells": [*self.names], "looks": self.looks, "looks_left": left}
 
     def legal(self, seat: str) -> list[str] | None:
-        """Return the cells while looks are left, and the digits after the first look; None for other looks."""
+        """Return the cells while looks are left, and the digits after the first look.
+
+        Returns None while looks are left whose acts are not cells.
+        """
         if self.act != "cell" and self.looks < self.max_looks:
             return None
         cells = [*self.names] if self.looks < self.max_looks else []
         return cells + ([str(digit) for digit in range(10)] if self.looks else [])
 
     def play(self, seat: str, act: str) -> str:
-        """Look or answer, and return the act in normal form. Raises IllegalAct for no digit when no looks are left."""
+        """Look or answer, and return the act in normal form. Raises IllegalAct for a look when none is left."""
         digit = read_digit(act)
         if self.looks and digit is not None:
             self.right = digit == self.digit
@@ -126,7 +129,7 @@ class Zoom(DigitWorld):
         return self._look(seat, act)
 
     def _look(self, seat: str, text: str) -> str:
-        """Show the place that an act names, and pay the first look at the target's digit."""
+        """Show the part of the scene that an act names, and pay the first look at the target's digit."""
         self.looks += 1
         look = read_look(self, text)
         if look is None:
@@ -143,7 +146,7 @@ class Zoom(DigitWorld):
         return look.text
 
     def marks(self, act: str) -> Sequence[Mark]:
-        """Return the place that a look names, in the overview."""
+        """Return the part of the overview that a look names."""
         is_look = self.looks < self.max_looks and not (self.looks and read_digit(act) is not None)
         look = read_look(self, act) if is_look else None
         return [mark_look(look, self.overviews)] if look else []

@@ -1,4 +1,4 @@
-"""State of a workspace (files, tickets, meetings), and the comparison of two states."""
+"""State of a workspace (files, tickets, meetings), and comparison of a final state with a target."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DAYS: tuple[Day, ...] = ("Mon", "Tue", "Wed", "Thu", "Fri")
 HOURS = range(9, 17)
 """Hours at which a meeting can begin; each lasts one hour."""
 Key = tuple[str, str | int]
-"""Kind of a record (`file`, `ticket`, `meeting`) and its path, its number or, for a new record, its content."""
+"""Kind of a record (`file`, `ticket`, `meeting`), and its path, its number or, for a new record, its content."""
 
 
 @dataclass
@@ -48,8 +48,8 @@ class State:
     def records(self, known: State) -> dict[Key, object]:
         """Return the contents of all records by key.
 
-        Tickets and meetings that the state `known` does not have are keyed by their content instead of their number,
-        because numbers depend on the order of calls.
+        Tickets and meetings that the state `known` lacks are keyed by their content instead of their number, because
+        numbers depend on the order of calls.
         """
         found: dict[Key, object] = {("file", path): text for path, text in self.files.items()}
         kinds: Mapping[str, tuple[Mapping[int, object], Mapping[int, object]]] = {
@@ -70,28 +70,28 @@ class State:
 
 @dataclass(frozen=True)
 class Difference:
-    """Difference between a final state and the wanted one, in numbers of records."""
+    """Comparison of a final state with the target, as numbers of records."""
 
     needed: int
-    """Records that had to be changed, created or deleted."""
+    """Number of records that had to be changed, created or deleted."""
     right: int
-    """Needed records that are as wanted."""
+    """Number of these records that are as in the target."""
     collateral: int
-    """Other records that changed."""
+    """Number of other records that changed."""
 
     @property
     def share(self) -> float:
-        """(right − collateral) / needed, at least 0; 1 if no record had to change."""
+        """Score (right − collateral) / needed, at least 0; 1 if no record had to change."""
         return max(0.0, (self.right - self.collateral) / self.needed) if self.needed else 0.0
 
     @property
     def is_equal(self) -> bool:
-        """True if the final state is the wanted one."""
+        """True if the final state equals the target."""
         return self.right == self.needed and not self.collateral
 
 
 def compare(start: State, target: State, end: State) -> Difference:
-    """Compare the final state `end`, reached from `start`, with the wanted state."""
+    """Compare the final state `end`, reached from `start`, with `target`."""
     before, due, after = (state.records(start) for state in (start, target, end))
     needed = {key for key in before.keys() | due.keys() if before.get(key) != due.get(key)}
     others = (before.keys() | after.keys()) - needed

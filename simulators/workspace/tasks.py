@@ -1,6 +1,6 @@
 """Tasks of a workspace: templates of steps, each about one person, and the calls that carry them out.
 
-A step's plan is a function that makes calls and reads their results, so it works in any state that earlier steps leave.
+A step's plan is a function that makes calls and reads their results, so it works in any state after earlier steps.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ REMARKS = ("seen", "waiting", "urgent", "call back")
 
 
 class Call(NamedTuple):
-    """Call of a plan: a tool's full name and its arguments."""
+    """Tool call of a plan: the tool's full name and the arguments."""
 
     tool: str
     arguments: Mapping[str, Any]
@@ -53,7 +53,7 @@ TERSE_FOLDERS = Folders("i", "o", "n")
 
 
 class Draft(NamedTuple):
-    """Context of a template: the match's random generator, its start state, and whether texts are terse."""
+    """Input of a template: the match's random generator, the initial state, and whether texts are terse."""
 
     rng: np.random.Generator
     state: State
@@ -154,7 +154,10 @@ def _find_meeting(do: Do, person: str) -> int:
 
 
 def _plan_move(draft: Draft, person: str) -> Step:
-    """Return the step that moves a meeting to an hour, or to the next hour if that one is taken (half of the time)."""
+    """Return a step that moves a meeting to a given hour if that is free, and else to the next hour.
+
+    Half of the time, the given hour is taken by another person's meeting in the initial state.
+    """
     day, hour = draft.day(), int(draft.rng.integers(HOURS[0], HOURS[-1]))
     taken = [one for one in draft.state.meetings.values() if one.person != person and one.hour < HOURS[-1]]
     if taken and draft.rng.random() < 0.5:
@@ -191,7 +194,7 @@ TEMPLATES: Mapping[str, Callable[[Draft, str], Step]] = {
     "intake": _plan_intake, "count": _plan_count,
     "archive": _plan_archive, "delete": _plan_delete, "move": _plan_move, "cancel": _plan_cancel, "book": _plan_book,
 }  # fmt: skip
-"""Templates by name; each makes a step about a person who has an open ticket, a file in the inbox and a meeting."""
+"""Templates of steps by name. The person must have an open ticket, a file in the inbox and a meeting."""
 
 
 def solve(steps: list[Step], apps: Apps) -> list[Call]:

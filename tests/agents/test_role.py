@@ -185,7 +185,7 @@ def test_roles_are_loaded_from_folders(make_role_file: Any, tmp_path: Path) -> N
         ("role: x\nexamples:\n- see: a", ":3: examples[0].say: missing: this field is required"),
         (
             TAGGED.replace("<offer>5</offer>", ""),
-            ":14: examples: what example 1 says is not in the reply format",
+            ":14: examples: example 1: `say` does not have the reply format",
         ),
         ("role: x\nturn: '{{ mesages }}'", ":2: turn: line 1: unknown variable 'mesages' — did you mean 'messages'?"),
         (

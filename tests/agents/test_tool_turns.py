@@ -42,7 +42,7 @@ def make_user_message(text: str) -> dict[str, str]:
 
 def encode_opening(frame: ChatFrame, text: str) -> list[int]:
     """Return the ids of the system text, definitions and first question, up to the reply."""
-    return frame.open("Be brief.", tools=TOOLS, asks=True) + frame.ask(
+    return frame.open("Be brief.", tools=TOOLS, keep_open=True) + frame.ask(
         text, opened=frame.opens_turn(TOOLS, "Be brief.")
     )
 

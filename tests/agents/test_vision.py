@@ -176,7 +176,7 @@ def test_a_text_model_has_no_vision_and_refuses_images() -> None:
     assert create_vision(model.config) is None
     with pytest.raises(ValueError, match="the model has no vision"):
         score_streams(StreamScorer(model), [make_stream(make_picture(1))], [1.0])
-    with pytest.raises(WeightsError, match="llava sees in another layout"):
+    with pytest.raises(WeightsError, match="vision of model type llava is not supported"):
         create_vision(LlavaConfig())
 
 
@@ -195,7 +195,7 @@ def test_a_layout_without_support_still_scores_text() -> None:
     model = make_smolvlm(2)
     model.config.model_type = "another"
     text = make_stream(make_picture(1))
-    with pytest.raises(WeightsError, match="another sees in another layout"):
+    with pytest.raises(WeightsError, match="vision of model type another is not supported"):
         score_streams(StreamScorer(model), [text], [1.0])
     text.media.clear()
     assert len(score_streams(StreamScorer(model), [text], [1.0])[0]) == 9

@@ -119,7 +119,7 @@ def test_a_new_adapter_of_a_frozen_policy_is_refused() -> None:
 
 def test_a_frozen_policy_that_would_imitate_is_refused() -> None:
     """It used to play with its loaded weights, without a message."""
-    with pytest.raises(ConfigError, match="imitates nobody"):
+    with pytest.raises(ConfigError, match="cannot imitate"):
         make_experiment("policies.shared={model: nano, train: false, imitate: {scripted: [naive]}}")
 
 

@@ -16,7 +16,7 @@ from arena.config.pipeline import Pipeline, read_pipeline
 from arena.config.sources import text_layer
 from arena.config.staging import plan
 from arena.errors import ConfigError
-from arena.evaluate.specs import Contenders, read_spec
+from arena.evaluate.specs import ContenderLoader, read_spec
 from arena.export.chats import Chats, Reply
 from arena.export.selection import Selection
 from arena.pipelines.running import start_pipeline
@@ -170,7 +170,7 @@ stages:
     environment["experiment"]["game"]["name"] = f"{game_file}:Game"
     write_environment(run, environment)  # as the author of a malicious folder would
     with pytest.raises(ConfigError, match="--trust"):
-        wait(Contenders().load(str(run / "stages/02-sft"), games=[f"{game_file}:Game"]))
+        wait(ContenderLoader().load(str(run / "stages/02-sft"), games=[f"{game_file}:Game"]))
     assert not (tmp_path / "ran").exists()
 
 
@@ -196,7 +196,7 @@ def test_a_reference_that_reads_other_tokens_is_refused() -> None:
     config = small("policies.shared.reference=smollm2-135m-instruct")
     with pytest.raises(ConfigError, match=r"policies.shared.reference: .*smollm2-135m-instruct has another tokenizer"):
         wait(preflight(config, lambda what: None))
-    with pytest.raises(ConfigError, match="a frozen policy is compared with nothing: remove `reference`"):
+    with pytest.raises(ConfigError, match="a frozen policy has no use for a reference: remove `reference`"):
         small("policies.shared.reference=nano", "policies.shared.train=false", "policies.shared.imitate=null")
 
 

@@ -21,7 +21,7 @@ from arena.credit.rewards.reward_model import find_weights
 from arena.errors import Interrupted, StoreError
 from arena.evaluate.evaluation import evaluate
 from arena.evaluate.rating import Rater
-from arena.evaluate.specs import Contenders
+from arena.evaluate.specs import ContenderLoader
 from arena.learn.reward_model import RewardModel, is_reward_model
 from arena.pipelines.running import start_pipeline
 from arena.play.settings import GameSpec
@@ -276,7 +276,7 @@ def test_a_reward_model_scores_an_evaluation(finished_run: tuple[Path, int]) -> 
 def test_scores_of_an_evaluation_are_the_models(finished_run: tuple[Path, int]) -> None:
     """The figure is the mean over deals of the scores of the contender's own streams."""
     model = finished_run[0] / "stages" / STAGES[2]
-    contender, other = wait(Contenders().load("nano", "random"))
+    contender, other = wait(ContenderLoader().load("nano", "random"))
     rater, seen = Rater(str(model), [contender]), list[float]()
 
     async def rate(record: MatchRecord) -> Mapping[str, float]:
@@ -299,7 +299,7 @@ def test_an_evaluation_names_the_stage_of_its_reward_model(tmp_path: Path) -> No
         tmp_path,
         lambda text: None,
     )
-    stage_experiment = stages[4].made
+    stage_experiment = stages[4].composed
     assert isinstance(stage_experiment, Experiment) and stage_experiment.evaluate is not None
     assert stage_experiment.evaluate.reward_model == str(
         tmp_path / "stages" / STAGES[2] / "checkpoints/0000/policies/reward_model"

@@ -12,7 +12,7 @@ import pytest
 from arena.config.layers import compose
 from arena.config.sources import set_layer, text_layer
 from arena.errors import ConfigError
-from arena.evaluate.deal_facts import find_facts_of_match
+from arena.evaluate.deal_facts import recover_facts
 from arena.evaluate.evaluation import make_game
 from arena.play.making import SEAT_TOOLS
 from arena.play.settings import GameSpec
@@ -111,7 +111,7 @@ def test_a_match_with_tools_is_logged_shown_and_exported(user_folder: Path) -> N
             {"sender": m["sender"], "text": m["text"]} for m in first[1]["messages"]
         ]
         assert row["report"]["seat_tool_calls"] >= 1
-    assert "double(number: int)" in find_facts_of_match(run.path, rows[0]).private["first"]["tools"]
+    assert "double(number: int)" in recover_facts(run.path, rows[0]).private["first"]["tools"]
     shown = arena("show", "run", "0001-0000")
     assert shown.code == 0 and "double(number=21)" in shown.out
     exported = arena("export", "run", "--as", "chats", "--to", "chats.jsonl")
@@ -138,7 +138,7 @@ def test_foreign_run_starts_no_server(user_folder: Path) -> None:
         line = get_refusal("eval", "run", "--game", "nim")
         assert "pass --trust" in line
         with pytest.raises(Exception, match="trust"):
-            find_facts_of_match(user_folder / "run", row)
+            recover_facts(user_folder / "run", row)
     finally:
         REFUSED.clear()
 
@@ -148,7 +148,7 @@ def test_an_edited_log_starts_no_other_program(user_folder: Path) -> None:
     row = dict(next(iter(RunFolder.open(user_folder / "run").log.rows())))
     row["options"] = {SEAT_TOOLS: {"first": [{"mcp": f"touch {user_folder / 'owned'}"}]}}
     with pytest.raises(Exception, match="tools that its experiment does not"):
-        find_facts_of_match(user_folder / "run", row)
+        recover_facts(user_folder / "run", row)
     assert not (user_folder / "owned").exists()
 
 

@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 from agents.engines.in_process import InProcessEngine
 from arena.cli.loop import wait
-from arena.evaluate.specs import Contenders
+from arena.evaluate.specs import ContenderLoader
 from arena.play.contenders import ModelContender
 from tests.factories.commands import get_refusal
 from tests.factories.labs import make_warm_experiment, read_log, run_and_resume, run_lab
@@ -57,7 +57,7 @@ def test_served_and_reloaded_weights_are_bfloat16(warm: str, tmp_path: Path) -> 
         assert list_dtypes(lab.engine, name) == {torch.bfloat16}, name
     row = next(iter(lab.run_folder.reader.metrics()))
     assert row["learn"]["shared"]["kl"] == 0, "unchanged weights differ from their reference"
-    (contender,) = wait(Contenders().load(str(tmp_path / "run")))
+    (contender,) = wait(ContenderLoader().load(str(tmp_path / "run")))
     assert isinstance(contender, ModelContender) and isinstance(contender.engine, InProcessEngine)
     assert {d for name in contender.engine._served for d in list_dtypes(contender.engine, name)} == {torch.bfloat16}
 

@@ -12,7 +12,7 @@ from agents.engines.base import Completion, Request
 from agents.players.servers import Endpoints
 from agents.policy import Policy
 from agents.weights import load_tokenizer, resolve
-from arena.play.lineup import Lineup, seatings
+from arena.play.lineup import Lineup, make_seatings
 from arena.play.match import Limits, MatchPlan
 from arena.play.settings import GameSpec
 from arena.play.tables import make_table
@@ -76,7 +76,7 @@ def make_lineup(
 def make_plan(lineup: Lineup, holders: Mapping[str, str], number: int = 0, **changes: Any) -> MatchPlan:
     """Return the plan of a match at the lineup's table."""
     (table,) = lineup.tables
-    seats, game = seatings(table, holders, lineup.policies), table.game
+    seats, game = make_seatings(table, holders, lineup.policies), table.game
     return MatchPlan(
         identity=MatchId(1, number),
         game=game.name,

@@ -19,7 +19,7 @@ from agents.players.servers import Endpoints
 from agents.policy import Policy
 from agents.tool_formats import ToolCall, make_call_id
 from agents.weights import load_tokenizer, resolve
-from arena.play.lineup import Lineup, seatings
+from arena.play.lineup import Lineup, make_seatings
 from arena.play.match import Limits, MatchPlan
 from arena.play.settings import GameSpec
 from arena.play.tables import make_table
@@ -118,7 +118,7 @@ def make_lineup(
 def make_plan(lineup: Lineup, number: int = 0) -> MatchPlan:
     """Return the plan of a match at the lineup's table."""
     (table,) = lineup.tables
-    seats = seatings(table, table.holders, lineup.policies)
+    seats = make_seatings(table, table.holders, lineup.policies)
     return MatchPlan(
         identity=MatchId(1, number),
         game=table.game.name,

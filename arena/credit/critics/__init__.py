@@ -25,7 +25,7 @@ Reads = Literal["words", "prompt"]
 
 
 def create_critic(chosen: PartConfig | None, estimator: PartConfig, **context: Any) -> Critic | None:
-    """Create the chosen critic with the estimator's discounts, or None. `context` has its context."""
+    """Create the chosen critic with the estimator's discounts; `context` are the other fields of its context."""
     if chosen is None:
         return None
     critic: Critic = chosen(CriticContext(discounts=read_discounts(estimator), **context))
@@ -40,11 +40,12 @@ def linear(
     ridge: Rate = 1.0,
     decay: Share = 0.9,
 ) -> Critic:
-    """Create a critic of turns without torch: ridge regression of returns on hashed words of the mover's observations.
+    """Create a turn-level critic without torch: ridge regression of returns on hashed words of the state.
 
     V(s) = w·φ(s), w = argmin Σ (R - w·φ)² + ridge |w|² over earlier iterations, each with `decay` times the weight of
-    the next; φ has `features` numbers (`arena.credit.critics.words`), R is the return under the estimator's discount.
-    In the first iteration all values are 0. Stores only Σ φφᵀ and Σ φR, so the match log alone reproduces it.
+    the next. φ are `features` numbers from what the seat read and wrote so far (`arena.credit.critics.words`), and R is
+    the return under the estimator's discount. In the first iteration all values are 0. The critic stores only Σ φφᵀ and
+    Σ φR, and can be reproduced from the match log alone.
     """
     from arena.credit.critics.linear import Linear
 
@@ -62,7 +63,7 @@ def value_head(
     clip: Rate | None = None,
     grad_clip: Rate = 1.0,
 ) -> Critic:
-    """Create a critic of sampled tokens: a copy of each trained policy with a scalar head, fitted by squared error.
+    """Create a token-level critic: a copy of each trained policy with a scalar head, fitted by squared error.
 
     Loss ½ (V_t - R_t)², mean over a step's tokens, R_t the token's return under the estimator's discounts; with `clip`
     PPO's ½ max((V - R)², (V_old + clip(V - V_old, ±clip) - R)²), whose gradient is 0 if the clipped error is the larger
@@ -137,17 +138,17 @@ def ilql(
     warmup: Positive = 2,
     reads: Reads = "words",
 ) -> Critic:
-    """Create implicit Q-learning's critic for logs: V(s) is near the best Q(s, a) among replies a that the log has.
+    """Create the critic of implicit Q-learning for match logs: V(s) approximates the best Q(s, a) of logged replies.
 
     Q_i ← r + γ (1 - d) min V(s'), by squared error; V_i ← the `expectile` of min Q^tgt(s, a) over the log's replies, by
-    the loss |expectile - 1(u < 0)| u², u = Q^tgt - V. So Q is never asked about replies that are not in the log, and
-    good parts of different matches are stitched. For policies: `estimator: archer` (A = Q - V), the transform
-    `exponential` and `loss: likelihood`, as in IQL. Networks and other settings are `archer`'s.
+    the loss |expectile - 1(u < 0)| u², u = Q^tgt - V. Q is therefore never evaluated on replies outside the log, and
+    values combine good parts of different matches. To train a policy as IQL does, add `estimator: archer` (A = Q - V),
+    the transform `exponential` and `loss: likelihood`. Networks and other settings are those of `archer`.
 
     Source: IQL (Kostrikov et al. 2021) and ILQL (Snell et al. 2022). In ILQL every token is an action, Q and V are
     heads of the language model, a CQL term lowers Q of tokens that are not in the data, and β (Q - V) is added to the
     logits when tokens are sampled. Here a whole reply is an action. Replies cannot be enumerated, so there is no CQL
-    term, and the policy itself is trained, by weights. There V is one network; here it is the lower of two, like Q.
+    term, and the policy itself is trained, by weights. ILQL's V is one network; here it is the lower of two, like Q.
     """
     from arena.credit.critics.archer import ArcherSettings
     from arena.credit.critics.ilql import Ilql
@@ -167,12 +168,12 @@ def monte_carlo(
     warmup: Positive = 2,
     reads: Reads = "words",
 ) -> Critic:
-    """Create a critic of the policy that sampled a log: Q(s, a) is the mean return, V(s) the mean of Q.
+    """Create a Monte-Carlo critic of the policy that sampled the log: Q(s, a) is the mean return, V(s) the mean of Q.
 
-    Q_i ← Σ_{k' ≥ k} γ^(k'-k) r_k', V_i ← min Q^tgt(s, a), by squared error over replayed turns. One step of improvement
-    over the log's policy, without the stitching of `ilql`, which is also how policies learn from it. Other settings are
-    `archer`'s. Source: "MC returns" of LMRL-Gym (Abdulhai et al. 2023), with tokens for actions and β (Q - V) added to
-    the logits there.
+    Q_i ← Σ_{k' ≥ k} γ^(k'-k) r_k', V_i ← min Q^tgt(s, a), by squared error over replayed turns. A policy trained on it,
+    as on `ilql`, improves on the log's policy by one step; values do not combine parts of different matches. Other
+    settings are those of `archer`. Source: "MC returns" of LMRL-Gym (Abdulhai et al. 2023), where actions are tokens
+    and β (Q - V) is added to the logits.
     """
     from arena.credit.critics.archer import ArcherSettings
     from arena.credit.critics.ilql import MonteCarlo

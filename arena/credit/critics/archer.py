@@ -100,7 +100,7 @@ class Archer:
         self.optimizer = torch.optim.Adam(self.networks.parameters(), lr=settings.lr)
         self.buffer = TurnBuffer.empty(settings.features)
         self.fit_count = 0
-        """Number of iterations learned from."""
+        """Number of iterations that the critic has learned from."""
         self._advice = f"lower credit.critic.{self.name}.lr ({settings.lr:g}) or scale rewards down with credit.weights"
 
     async def predict(self, trajectories: Sequence[Trajectory]) -> Measures:
@@ -125,8 +125,8 @@ class Archer:
         """Add these turns to the replay buffer, train on it, and return metrics ({} without turns).
 
         `q_loss` and `v_loss` are means over the steps taken (NaN if none), `replayed` is the buffer's size, and
-        `skipped` counts steps with a gradient that is not finite. Raises DivergedError for such a step if it stops the
-        run, or if the weights are not finite afterwards.
+        `skipped` counts steps with a non-finite gradient. Raises DivergedError for such a step if `nonfinite` is
+        `stop`, and if the weights are not finite afterwards.
         """
         newest = await compute(self._make_buffer, credited)
         if not len(newest):
@@ -280,7 +280,7 @@ class Transitions(NamedTuple):
 
 
 class Context(NamedTuple):
-    """Input of a policy at one turn, for sampling its reply again: policy, role, and the token ids so far."""
+    """Prompt of a policy at one turn, for sampling its reply again: policy, role, and the token ids so far."""
 
     policy: str
     role: str
@@ -316,7 +316,7 @@ async def sample_replies(contexts: Sequence[Context], run: CriticContext, rng: n
                 policy=context.policy,
                 ids=context.ids,
                 key=f"anew/{i}",
-                max_tokens=min(sampling.max_tokens, room),  # a summary may have been shorter than a reply
+                max_tokens=min(sampling.max_tokens, room),  # before a summary, less room may be left than for a reply
                 temperature=sampling.temperature,
                 top_p=sampling.top_p,
                 top_k=sampling.top_k,

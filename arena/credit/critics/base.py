@@ -1,4 +1,4 @@
-"""The interface of critics and their context."""
+"""Interface of critics, and what a run provides to them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Measures = dict[str, list[NDArray[np.float32]]]
 
 
 class Critic(Protocol):
-    """Interface of critics, which predict values of turns or tokens and learn from the returns of played turns."""
+    """Interface of critics, which predict the values of turns or tokens and learn from returns."""
 
     async def predict(self, trajectories: Sequence[Trajectory]) -> Measures:
         """Return the values by measure name (`values`, `action_values`, `token_values`), one array per trajectory."""
@@ -32,7 +32,7 @@ class Critic(Protocol):
     async def fit(self, credited: Sequence[CreditedTrajectory], rng: np.random.Generator) -> dict[str, float]:
         """Train the critic on the returns of these turns, and return metrics.
 
-        A usual metric is `explained`, the share of the returns' variance that the values explain.
+        A common metric is `explained`, the share of the returns' variance that the values explain.
         """
 
     def save(self, folder: Path) -> None:

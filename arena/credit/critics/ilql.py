@@ -1,4 +1,4 @@
-"""Critics for offline learning: implicit Q-learning, and Monte-Carlo returns, both of whole replies."""
+"""Critics of whole replies for offline learning: implicit Q-learning and Monte-Carlo returns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Ilql(Archer):
-    """Critic of the best policy that the data support, learned from replayed turns alone: no reply is sampled."""
+    """Critic of implicit Q-learning: values of the best policy within the data. Samples no replies."""
 
     name = "ilql"
 

@@ -1,4 +1,4 @@
-"""A value per turn by ridge regression on hashed words, with NumPy alone."""
+"""The turn-level critic `linear`: ridge regression on hashed words, in NumPy."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -43,8 +43,8 @@ class Linear:
     async def fit(self, credited: Sequence[CreditedTrajectory], rng: np.random.Generator) -> dict[str, float]:
         """Decay the sums, add these turns with their returns, and return metrics: `error`, `explained`, `skipped`.
 
-        The first two are of the values before the fit. If the new sums are not finite, raises DivergedError, or with
-        `nonfinite: skip` keeps the old ones and returns `skipped` 1.
+        `error` and `explained` measure the predictions before the fit. If the new sums are not finite, raises
+        DivergedError, or with `nonfinite: skip` keeps the old ones and returns `skipped` 1.
         """
         return await compute(self._fit, credited)
 
@@ -93,7 +93,7 @@ def split_by_trajectory(trajectories: Sequence[Trajectory], values: NDArray[np.f
 def measure_fit(values: Floats, returns: Floats) -> dict[str, float]:
     """Return metrics of predicted values: `error`, the mean (R - V)², and `explained`, the explained share of variance.
 
-    {} without turns; `explained` is left out if the returns do not vary.
+    Returns {} without turns, and no `explained` if the returns do not vary.
     """
     if not len(returns):
         return {}

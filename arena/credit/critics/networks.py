@@ -1,4 +1,4 @@
-"""Twin networks of critics, their targets and losses."""
+"""Networks of critics in pairs of two (twins), their targets and losses."""
 
 import torch
 
@@ -34,20 +34,20 @@ class Networks(torch.nn.Module):
 def compute_q_targets(
     rewards: torch.Tensor, last: torch.Tensor, next_values: torch.Tensor, gamma: float
 ) -> torch.Tensor:
-    """Return the targets of Q, r + γ V(s'), without the second term at a trajectory's end; `next_values` is V(s')."""
+    """Return the targets of Q: r + γ V(s'), or r at a trajectory's `last` turn. `next_values` is V(s')."""
     return rewards + torch.where(last, 0.0, gamma * next_values)
 
 
 def twin_loss(outputs: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """Return the sum over both networks of their mean squared error; outputs and targets are [2, B]."""
+    """Return the sum of both networks' mean squared errors. `outputs` and `target` are [2, B]."""
     return (outputs - target).square().mean(1).sum()
 
 
 def expectile_loss(values: torch.Tensor, targets: torch.Tensor, expectile: float) -> torch.Tensor:
-    """Return the sum over both networks of the mean of |expectile - 1(u < 0)| u², u = target - value.
+    """Return the sum over both networks of the mean of |expectile - 1(u < 0)| u², with u = target - value.
 
-    `values` are [2, B], `targets` [B]. The minimiser is the targets' expectile: at .5 their mean, towards 1 their
-    maximum.
+    `values` are [2, B], `targets` [B]. The loss is minimal at the targets' expectile: their mean for .5, near their
+    maximum for values near 1.
     """
     gaps = targets - values
     return ((expectile - (gaps < 0).to(gaps.dtype)).abs() * gaps.square()).mean(1).sum()

@@ -1,4 +1,4 @@
-"""The token critic: a copy of each trained policy that predicts returns."""
+"""The token-level critic `value_head`: a copy of each trained policy that predicts returns."""
 
 from __future__ import annotations
 
@@ -89,18 +89,18 @@ class _Learner:
         return torch.from_numpy(np.concatenate([arrays[i] for i in batch.index])).to(self.model.device)
 
     def save(self, folder: Path) -> None:
-        """Write the body in Hugging Face layout, and value head and moments to a file beside it."""
+        """Write the body in Hugging Face layout, and the value head and optimiser moments to a file beside it."""
         with silence_transformers():
             self.model.model.save_pretrained(folder)
         self.optimiser.save(folder / _HEAD)
 
     def load(self, folder: Path) -> None:
-        """Restore value head, moments and number of steps; the body was loaded with the model."""
+        """Restore the value head, optimiser moments and number of steps; the body was loaded with the model."""
         self.optimiser.load(folder / _HEAD)
 
 
 class ValueHead:
-    """Token critic with one value model per trained policy, created as a copy of the policy when first needed."""
+    """Token-level critic with a value model per trained policy, created as a copy of the policy when first needed."""
 
     def __init__(
         self, *, context: CriticContext, lr: float, epochs: int, minibatches: int, clip: float | None, grad_clip: float
@@ -123,9 +123,9 @@ class ValueHead:
     def _predict(self, trajectories: Sequence[Trajectory]) -> Measures:
         tokens: list[Floats] = [np.zeros(0, np.float32)] * len(trajectories)
         for policy in sorted({t.policy for t in trajectories}):
-            own = [i for i, t in enumerate(trajectories) if t.policy == policy]
-            values = iter(self._learners[policy].predict([s for i in own for s in trajectories[i].streams]))
-            for i in own:
+            members = [i for i, t in enumerate(trajectories) if t.policy == policy]
+            values = iter(self._learners[policy].predict([s for i in members for s in trajectories[i].streams]))
+            for i in members:
                 tokens[i] = np.concatenate([np.zeros(0, np.float32), *(next(values) for _ in trajectories[i].streams)])
         return {
             "token_values": tokens,
@@ -137,8 +137,8 @@ class ValueHead:
 
         Takes `epochs` times `minibatches` steps. Metrics are `POLICY.error` (mean squared error before the steps),
         `POLICY.skipped` (number of skipped steps) and, if returns vary, `POLICY.explained` (1 - error / variance of the
-        returns). Raises DivergedError for a step that is not finite and stops the run, or for weights that are not
-        finite afterwards.
+        returns). Raises DivergedError for a step with a non-finite gradient if `nonfinite` is `stop`, and if the
+        weights are not finite afterwards.
         """
         await self._create_missing({c.trajectory.policy for c in credited})
         return await compute(self._fit, credited, rng)
@@ -146,8 +146,8 @@ class ValueHead:
     def _fit(self, credited: Sequence[CreditedTrajectory], rng: np.random.Generator) -> dict[str, float]:
         metrics: dict[str, float] = {}
         for policy in sorted({c.trajectory.policy for c in credited}):
-            own = [c for c in credited if c.trajectory.policy == policy]
-            stats = self._fit_policy(self._learners[policy], own, rng)
+            policy_credited = [c for c in credited if c.trajectory.policy == policy]
+            stats = self._fit_policy(self._learners[policy], policy_credited, rng)
             metrics |= {f"{policy}.{name}": value for name, value in stats.items()}
         return metrics
 
@@ -164,11 +164,11 @@ class ValueHead:
             self._learners[path.name].load(path)
 
     def _fit_policy(
-        self, learner: _Learner, own: Sequence[CreditedTrajectory], rng: np.random.Generator
+        self, learner: _Learner, credited: Sequence[CreditedTrajectory], rng: np.random.Generator
     ) -> dict[str, float]:
-        batch = TurnBatch([c.trajectory for c in own])
-        streams = [s for c in own for s in c.trajectory.streams]
-        targets = compute_token_returns(batch, np.concatenate([c.rewards for c in own]), self.discounts).astype(
+        batch = TurnBatch([c.trajectory for c in credited])
+        streams = [s for c in credited for s in c.trajectory.streams]
+        targets = compute_token_returns(batch, np.concatenate([c.rewards for c in credited]), self.discounts).astype(
             np.float32
         )
         returns = np.split(targets, np.cumsum([s.sampled_count for s in streams]))[:-1]

@@ -22,8 +22,9 @@ _WORD = re.compile(r"\w+|[^\w\s]")
 def hash_states(trajectories: Sequence[Trajectory], features: int, grams: int = 1) -> Floats:
     """Return hashed text features of the state before each turn, [T, features].
 
-    They are the sum of three vectors of length 1 (0 if empty): game, role, policy and turn number; messages new to the
-    mover; earlier messages and its own earlier replies. Texts are hashed as runs of up to `grams` words.
+    They are the sum of three vectors of length 1 (0 if empty): game, role, policy and turn number; messages that the
+    seat has not read before; earlier messages and the seat's own replies. Texts are hashed as n-grams of up to `grams`
+    words.
     """
     batch = TurnBatch(trajectories)
     messages, replies = [_hash_messages(turn) for turn in batch.turns], [_hash_words(turn.raw) for turn in batch.turns]
@@ -38,8 +39,8 @@ def hash_states(trajectories: Sequence[Trajectory], features: int, grams: int = 
 def hash_prompts(trajectories: Sequence[Trajectory], features: int, grams: int = 1) -> Floats:
     """Return hashed features of each turn's prompt tokens, [T, features].
 
-    They are the sum of two vectors of length 1: runs of up to `grams` tokens, and the prompt as a whole. So equal
-    prompts are equal states, whatever came before and however many turns are left. Raises KeyError for a turn without
+    They are the sum of two vectors of length 1: n-grams of up to `grams` tokens, and the prompt as a whole. Equal
+    prompts are equal states, whatever came before and however many turns remain. Raises KeyError for a turn without
     tokens.
     """
     trajectory_turns = [(t.contexts(), t.turns) for t in trajectories]
@@ -56,7 +57,7 @@ def hash_replies(trajectories: Sequence[Trajectory], features: int, grams: int =
 
 
 def hash_texts(texts: Sequence[str], features: int, grams: int = 1) -> Floats:
-    """Return hashed features of texts, [texts, features]: runs of up to `grams` words, rows of length 1."""
+    """Return hashed features of texts, [texts, features]: n-grams of up to `grams` words, rows of length 1."""
     return _normalise(_count_features([_hash_words(text) for text in texts], "said", features, grams))
 
 
@@ -83,12 +84,12 @@ def _hash(word: str) -> int:
 
 
 def _count_features(rows: Sequence[Hashes], kind: str, features: int, grams: int = 1) -> Floats:
-    """Return signed feature counts, [rows, features], of each row's runs of up to `grams` words, hashed with `kind`."""
+    """Return each row's signed feature counts, [rows, features]: n-grams of up to `grams` words, hashed with `kind`."""
     owner = np.repeat(np.arange(len(rows)), np.array([len(row) for row in rows], np.int64))
     run = words = np.concatenate([np.zeros(0, np.uint64), *rows])
     sums = np.zeros(len(rows) * features)
     for size in range(1, grams + 1):
-        if size > 1:  # mix the run that is one word shorter with the next word
+        if size > 1:  # mix the shorter n-gram with the next word
             run = _mix(run[:-1]) ^ words[size - 1 :]
         within = owner[: len(run)] == owner[size - 1 :]
         number = _mix(run[within] ^ np.uint64(_hash(f"{size} {kind}")))

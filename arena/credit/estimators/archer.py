@@ -10,7 +10,6 @@ def archer(batch: TurnBatch, rewards: Floats) -> Floats:
 
     [T]; rewards enter only through the critic, one iteration late. With the critics `archer`, `ilql` and `monte_carlo`
     Q and V are each the lower of two. Zero for every turn while such a critic warms up. Source: ArCHer (Zhou et al.
-    2024), whose actor learns from fresh replies at replayed states; here it learns from the played turns, like all
-    others.
+    2024), whose actor learns from fresh replies at replayed states; here the actor learns from the played turns.
     """
     return batch.measure("action_values") - batch.measure("values")

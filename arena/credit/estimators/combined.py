@@ -22,7 +22,7 @@ class Part(BaseModel):
 def weighted_sum(
     batch: TurnBatch, rewards: Floats, *, parts: Annotated[list[Part], Field(min_length=1)]
 ) -> Floats | TokenAdvantages:
-    """Return the sum of the parts' advantages, Σ weight · advantage: per turn, or per token if any part's are.
+    """Add up the parts' advantages, Σ weight · advantage: per token if any part gives token advantages, else per turn.
 
     A part's state is in `memory["weighted_sum"]`, under its position in `parts` and its estimator's name.
     """
@@ -30,11 +30,11 @@ def weighted_sum(
     estimates = []
     for number, part in enumerate(parts):
         key = f"{number} {part.estimator.name}"
-        own = memories.get(key, {})
-        estimates.append(part.estimator(batch.with_memory(own), rewards))
-        if own:
+        part_memory = memories.get(key, {})
+        estimates.append(part.estimator(batch.with_memory(part_memory), rewards))
+        if part_memory:
             batch.memory["weighted_sum"] = memories
-            memories[key] = own
+            memories[key] = part_memory
     weights = [part.weight for part in parts]
     if not any(isinstance(estimate, TokenAdvantages) for estimate in estimates):
         return np.asarray(sum(w * estimate for w, estimate in zip(weights, estimates, strict=True)))

@@ -33,8 +33,8 @@ def shuffled(
     """Permute another estimator's advantages at random over the turns of each group: a matched random control.
 
     Values stay within their group (`by`), so mean and spread are those of the estimator `of`, and only the assignment
-    to turns is random. With token advantages a turn gets the tokens of another turn, stretched to its own length. The
-    same seed gives the same permutation. Zero as often as the estimator's own.
+    to turns is random. With token advantages a turn gets the values of another turn's tokens, stretched to its own
+    length. The same seed gives the same permutation. As many turns have advantage zero as with `of`.
     """
     estimate, groups = of(batch, rewards), batch.groups(by)
     if not isinstance(estimate, TokenAdvantages):
@@ -42,7 +42,7 @@ def shuffled(
     spoken = np.flatnonzero(batch.turn_tokens > 0)
     source = np.arange(len(groups))
     source[spoken] = batch.permute_within(spoken, groups[spoken])
-    order = np.argsort(batch.token_turns, kind="stable")  # turn by turn, as streams need not be
+    order = np.argsort(batch.token_turns, kind="stable")  # in turn order, unlike streams
     starts = np.cumsum(batch.turn_tokens) - batch.turn_tokens
     turns = batch.token_turns[order]
     place = np.arange(len(order)) - starts[turns]
@@ -62,11 +62,12 @@ def regrouped(
     what: Annotated[list[Label], Field(min_length=1)] = SEAT,
     within: list[TrajectoryKey] = POLICY,
 ) -> Floats | TokenAdvantages:
-    """Random control of comparing like with like: run another estimator with randomly permuted comparison labels.
+    """Run another estimator with randomly permuted comparison labels: the control of comparing like with like.
 
     `what` names the labels. Those of a trajectory (`game`, `seat`, `role`) move together to another trajectory of the
-    same group (`within`), a `situation` to another turn. Numbers and sizes of groups and all returns are unchanged;
-    only the similarity of compared turns is lost. Rewards and turns stay in place. Zero as `of` is.
+    same group (`within`), a `situation` to another turn. Rewards and turns stay in place. Returns and the number and
+    sizes of the groups are unchanged; only the similarity of compared turns is lost. Zero under the conditions of
+    `of`.
     """
     groups, trajectories = batch.trajectory_groups(within), list(batch.trajectories)
     labels = [name for name in what if name != "situation"]

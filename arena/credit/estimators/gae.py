@@ -3,8 +3,8 @@
 All use δ_t = r_t + γ V_{t+1} - V_t and A_t = δ_t + γ λ A_{t+1} (Schulman et al. 2016), with values that the critic
 predicted before it learned from these trajectories. The value after the end of a match is 0: a game's own limit is an
 end, and aborted matches get no credit at all. Only sampled tokens are steps. Observed tokens between them are skipped,
-so the advantages do not depend on their number. Turn ids mark the end of a turn, not rewards. Nothing is whitened here;
-`transforms: [whiten]` does that, over the same tokens as verl does inside its estimator.
+so the advantages do not depend on their number. Turn ids, not rewards, mark the end of a turn. Advantages are not
+whitened here; `transforms: [whiten]` does that, over the same tokens as verl's estimator.
 """
 
 from typing import NamedTuple
@@ -21,11 +21,13 @@ def gae_turn(batch: TurnBatch, rewards: Floats, *, gamma: Discount = 1.0, lam: D
     """Compute GAE along a trajectory's turns, with a critic's value of each turn.
 
     δ_k = r_k + γ V_{k+1} - V_k, A_k = δ_k + γ λ A_{k+1}; [T]. With V = 0 and γ = λ = 1 it is the return-to-go; with the
-    group's mean turn return as V it is `mars`. Zero if the critic predicted everything. Source: Schulman et al. 2016,
-    with turns for steps.
+    group's mean turn return as V it is `mars`. Zero if the critic predicts the returns exactly. Source: Schulman et al.
+    2016, with turns for steps.
     """
     values = batch.measure("values")
-    return batch.backward(_compute_td_errors(rewards, values, batch.last, gamma), np.full(len(rewards), gamma * lam))
+    return batch.scan_backward(
+        _compute_td_errors(rewards, values, batch.last, gamma), np.full(len(rewards), gamma * lam)
+    )
 
 
 @needs("token_values")
@@ -33,9 +35,9 @@ def gae_token(batch: TurnBatch, rewards: Floats, *, gamma: Discount = 1.0, lam: 
     """Compute GAE along a trajectory's sampled tokens; a turn's reward arrives at its last token.
 
     δ_t = r_t + γ V_{t+1} - V_t, A_t = δ_t + γ λ A_{t+1}; [N], where t + 1 is the next *sampled* token in any turn or
-    stream. Zero if the critic predicted everything. Source: PPO for language models as in verl, whose backward pass
-    carries value and advantage unchanged through observed tokens. The reward of a turn without tokens arrives at the
-    last token before it, and is lost if there is none.
+    stream. The reward of a turn without tokens arrives at the last token before it, and is lost if there is none. Zero
+    if the critic predicts the returns exactly. Source: PPO for language models as in verl, whose recursion carries
+    value and advantage unchanged through observed tokens.
     """
     last = _mark_ends(batch.owner[batch.token_turns])
     return TokenAdvantages(
@@ -86,12 +88,12 @@ def read_discounts(estimator: PartConfig) -> Discounts:
 def compute_turn_returns(batch: TurnBatch, rewards: Floats, discounts: Discounts) -> Floats:
     """Return each turn's discounted return-to-go at its last token, [T].
 
-    The next turn's is discounted by `discounts.turn`, or if that is None by `discounts.token` per token of the next
-    turn.
+    The next turn's return is discounted by `discounts.turn`, or if that is None by `discounts.token` per token of the
+    next turn.
     """
     following = np.append(batch.turn_tokens, 0)[1:]
     carry = discounts.token**following if discounts.turn is None else np.full(len(rewards), discounts.turn)
-    return batch.backward(rewards, carry.astype(np.float64))
+    return batch.scan_backward(rewards, carry.astype(np.float64))
 
 
 def compute_token_returns(batch: TurnBatch, rewards: Floats, discounts: Discounts) -> Floats:
@@ -112,10 +114,10 @@ def _move_to_tokens(batch: TurnBatch, rewards: Floats) -> Floats:
     The reward of a turn without tokens goes to the last token before it in the trajectory; it is lost if there is none.
     """
     turns = batch.token_turns
-    at = np.searchsorted(turns, np.arange(len(rewards)), side="right") - 1
-    spoken = at >= 0
-    spoken[spoken] = batch.owner[turns[at[spoken]]] == batch.owner[spoken]
-    return np.bincount(at[spoken], rewards[spoken], len(turns)).astype(np.float64)
+    last_tokens = np.searchsorted(turns, np.arange(len(rewards)), side="right") - 1
+    has_token = last_tokens >= 0
+    has_token[has_token] = batch.owner[turns[last_tokens[has_token]]] == batch.owner[has_token]
+    return np.bincount(last_tokens[has_token], rewards[has_token], len(turns)).astype(np.float64)
 
 
 def _compute_gae(rewards: Floats, values: Floats, last: Bools, gamma: float, lam: float) -> Floats:

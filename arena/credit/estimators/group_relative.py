@@ -1,7 +1,8 @@
-"""Estimators that compare matches of the same deal: GRPO and variants. They need `play.group` above 1.
+"""Estimators that compare matches of the same deal: GRPO and variants.
 
-A trajectory's return R is the undiscounted sum of its rewards. All its turns get the same advantage, except with
-`at_grpo`. With one trajectory per deal and role every advantage is 0.
+They need `play.group` above 1: with one trajectory per deal and role every advantage is 0. A trajectory's return R is
+the undiscounted sum of its rewards, and all its turns get the same advantage. `at_grpo` compares the k-th turns of a
+group instead, and `reinforce_pp` without `baseline` all turns of a policy, without groups.
 """
 
 import numpy as np
@@ -26,8 +27,8 @@ def dr_grpo(batch: TurnBatch, rewards: Floats, *, by: list[TrajectoryKey] = PROB
     """Dr. GRPO: subtract the group's mean from each trajectory's return, R - mean, on all turns.
 
     Use with `aggregate: constant_length`. Dividing by the deviation, as `grpo` does, gives more weight to tasks that
-    are almost always or almost never solved. The expectation is (n - 1)/n of the gradient in a group of n, whichever
-    seat ends the match. Zero as for `grpo`. Source: Liu et al. 2025.
+    are almost always or almost never solved. In a group of n the expected update is (n - 1)/n of the gradient,
+    whichever seat ends the match. Zero as for `grpo`. Source: Liu et al. 2025.
     """
     return compare_in_groups(batch, batch.totals(rewards), batch.trajectory_groups(by))[batch.owner]
 
@@ -35,12 +36,12 @@ def dr_grpo(batch: TurnBatch, rewards: Floats, *, by: list[TrajectoryKey] = PROB
 def rloo(batch: TurnBatch, rewards: Floats, *, by: list[TrajectoryKey] = PROBLEM) -> Floats:
     """RLOO: subtract the mean return of the other trajectories, n/(n - 1) · (R - mean), on all turns.
 
-    A trajectory outside the statistics is compared with the mean of all inside. The expectation is the gradient,
-    whichever seat ends the match. Zero as for `grpo`. Source: RLOO (Ahmadian et al. 2024).
+    A trajectory outside the statistics is compared with the mean of all inside. The gradient is unbiased, whichever
+    seat ends the match. Zero as for `grpo`. Source: RLOO (Ahmadian et al. 2024).
     """
     groups = batch.trajectory_groups(by)
     count = batch.count_by(groups)
-    others = np.maximum(count - batch.counts, 1.0)
+    others = np.maximum(count - batch.counted_mask, 1.0)
     return (compare_in_groups(batch, batch.totals(rewards), groups) * count / others)[batch.owner]
 
 

@@ -11,7 +11,7 @@ def epo_weighted(batch: TurnBatch, rewards: Floats, *, gamma: Discount = 0.99) -
 
     A_k = G_k / max_j |G_j|, G_k = r_k + γ·G_{k+1}, in [-1, 1]; with `aggregate: stream_turn_mean`. There is no baseline
     and no group: with positive rewards every turn is imitated, and a negative weight lowers a turn's probability, so
-    the expectation is not the gradient of the return (docs/gradients.md). Zero if G_k is 0, so for all turns of a
+    the expected update is not the gradient of the return (docs/gradients.md). Zero if G_k is 0, as for all turns of a
     trajectory without reward. Source: EPO (ACL 2025), whose rewards are 1 for turns that a judge calls pivotal and the
     goal's score at the end, and which averages over a dialogue's turns, then over dialogues, as that aggregate does.
     """

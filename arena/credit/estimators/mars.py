@@ -55,7 +55,7 @@ def mars_released(batch: TurnBatch, rewards: Floats, *, by: list[TrajectoryKey] 
     unbiased = np.maximum(batch.sum_by(tokens, policies) - 1.0, 1.0)
     centred = placed * (rewards - batch.mean_by(rewards, batch.groups(["policy", "game", *by]), placed))
     values = batch.returns(_divide_by_deviation(centred, batch.sum_by(centred**2, policies) / unbiased))
-    values -= _average_distinct(values, players, (placed > 0) & batch.counts[batch.owner])
+    values -= _average_distinct(values, players, (placed > 0) & batch.counted_mask[batch.owner])
     gaps = values - batch.mean_by(values, policies, tokens)
     return placed * _divide_by_deviation(gaps, batch.sum_by(tokens * gaps**2, policies) / unbiased)
 

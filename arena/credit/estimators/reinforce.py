@@ -8,7 +8,7 @@ def reinforce(batch: TurnBatch, rewards: Floats, *, gamma: Discount = 1.0) -> Fl
     """REINFORCE: compute each turn's return-to-go R_k = Σ_{k' ≥ k} γ^(k'-k) r_k' without a baseline.
 
     For rewards that are already centred, such as `information_gain` with `joint` or `separate`, and as the control
-    without a baseline. The expectation is the gradient. Zero if nothing was earned from the turn on. Source: Williams
+    without a baseline. The gradient is unbiased. Zero if the rewards from the turn on add up to 0. Source: Williams
     1992, with turns for steps.
     """
     return batch.returns(rewards, gamma)

@@ -26,13 +26,13 @@ def rae(
     `memory["rae"]` over iterations and resumes. A trajectory outside the statistics does not change it. Early
     iterations have almost no baseline: b reaches half its level after 14 trajectories.
 
-    Each b predates its trajectory, so with `gamma: 1` the expectation is the gradient, whichever seat ends the match.
-    Only the order within a role matters. Zero if a return equals its role's baseline, as a first return of 0 does.
+    Each b predates its trajectory, so with `gamma: 1` the gradient is unbiased, whichever seat ends the match. Only the
+    order within a role matters. Zero if a return equals its role's baseline, as a first return of 0 does.
     Source: SPIRAL (ICLR 2026); its code has one b per actor process, ours one per run, and it leaves turns of advantage
     0 out of the batch.
     """
     expected: dict[str, float] = batch.memory.setdefault("rae", {})
-    returns, counts = batch.totals(rewards).tolist(), (batch.counts & (batch.lengths > 0)).tolist()
+    returns, counts = batch.totals(rewards).tolist(), (batch.counted_mask & (batch.lengths > 0)).tolist()
     gaps = np.zeros(len(returns))
     for m, trajectory in enumerate(batch.trajectories):
         key = ", ".join(str(getattr(trajectory, name)) for name in by)

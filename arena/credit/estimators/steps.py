@@ -25,7 +25,7 @@ def gigpo(
     mode: Mode = "mean_norm",
     by: list[TrajectoryKey] = PROBLEM,
 ) -> Floats:
-    """GiGPO: compare the trajectory in its group, plus `weight` times each turn among those in the same situation.
+    """GiGPO: add a trajectory's advantage in its group and `weight` times a turn's among turns in the same situation.
 
     A = A_episode + weight · A_step. A_episode compares the trajectory's return R in its group. A_step compares the
     turn's discounted return G_k = r_k + γ·G_{k+1} with those of all turns of the group, its own trajectory's included,
@@ -45,11 +45,11 @@ def gigpo(
 
 
 def get_situations(batch: TurnBatch) -> list[Hashable]:
-    """Return each turn's situation, a key that comparable turns share: the game's name for it, or the new observation.
+    """Return each turn's situation, a key that is equal for comparable turns.
 
-    The observation is the text of the role's turn, token by token, including any facts in it. A turn that begins a
-    stream has its whole context, so for a role with a memory window of 0 equal situations are equal prompts. No
-    situation repeats if a game shows a clock and names none. Seats without tokens compare their messages.
+    It is the game's own label of the situation, or without one the turn's new observation tokens; a seat without tokens
+    has its messages instead. The first observation of a stream is its whole context, so with a memory window of 0 equal
+    situations are equal prompts. If a game shows a clock and sets no labels, no situation repeats.
     """
     keys: list[Hashable] = []
     for trajectory in batch.trajectories:
@@ -71,16 +71,17 @@ def step_episode(
     mode: Mode = "mean_std_norm",
     by: list[TrajectoryKey] = PROBLEM,
 ) -> Floats:
-    """UI-S1: compare each turn's reward in its task, plus its return up to the next departure from an expert's act.
+    """UI-S1: compare each turn's reward in its task, and its return up to the next deviation from the expert's acts.
 
     A = episode_weight · norm(r over the group's turns) + step_weight · norm(G over those of the same number), where G_k
-    = r_k + γ·G_{k+1} while turns match the expert's. A departing turn has G_k = r_k, and no reward flows back from or
+    = r_k + γ·G_{k+1} while turns match the expert's. A deviating turn has G_k = r_k, and no reward flows back from or
     across it, because the expert's act replaced it. A turn matched if the game gave it a named reward `match` above 0;
-    with `credit.weights: {match: 0}` it only marks the turn. Rewards from stages are not considered for `match`.
+    with `credit.weights: {match: 0}` it only marks the turn. `match` cannot be the reward of a stage.
 
-    Zero parts: a turn number that no other trajectory of the group reached, and equal values. Source: UI-S1 (Lu et al.
-    2025). Its paper compares whole trajectories in the first part, its release the single steps' rewards, as here; a
-    group of one step keeps its bare reward there. `mean_norm` is the release's default, its scripts set this one.
+    A part is zero if its values are equal, the second also at a turn number that no other trajectory of the group
+    reached. Source: UI-S1 (Lu et al. 2025). Its paper compares whole trajectories in the first part, its release the
+    single steps' rewards, as here, but a group of one step keeps its bare reward there. The release defaults to
+    `mean_norm`; its scripts set `mean_std_norm`.
     """
     std = mode == "mean_std_norm"
     matched = batch.column(lambda turn: turn.rewards.get(match, 0.0)) > 0
@@ -93,4 +94,4 @@ def step_episode(
 
 def compute_broken_returns(batch: TurnBatch, rewards: Floats, matched: Bools, gamma: float) -> Floats:
     """Return each turn's return G_k, [T]: r_k + γ·G_{k+1} if this and the next turn matched the expert's, else r_k."""
-    return batch.backward(rewards, np.where(matched & np.append(matched[1:], False), gamma, 0.0))
+    return batch.scan_backward(rewards, np.where(matched & np.append(matched[1:], False), gamma, 0.0))

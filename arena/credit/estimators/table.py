@@ -1,4 +1,4 @@
-"""The table of estimators; a module of its own because combined estimators refer to it."""
+"""The table of estimators, in a separate module because combined estimators refer to it."""
 
 from collections.abc import Callable
 

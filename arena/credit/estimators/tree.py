@@ -11,21 +11,21 @@ from games.contracts import MatchId
 
 
 def tree(batch: TurnBatch, rewards: Floats, *, by: list[TrajectoryKey] = PROBLEM) -> Floats:
-    """Compare the matches that continue with a turn against all matches at the last node before it, siblings included.
+    """Subtract the mean return of all matches at the node before a turn from that of the matches after the turn.
 
-    The advantage is the difference of the two mean returns. A node is a turn at which matches of the part `trees`
-    diverge, or the deal from which a group starts. All turns between two nodes have the same advantage; it is 0 if all
-    matches at the node have the same return. Without branches it is GRPO without a deviation. Means are over counted
-    matches. Unlike a group's mean, it compares a turn only with siblings from the same state.
+    A node is a turn at which matches of the part `trees` diverge, or the deal from which a group starts. All turns
+    between two nodes have the same advantage; it is 0 if all matches at the node have the same return. Means are over
+    counted matches. Unlike a group's mean, the node's mean compares only matches from the same state. Without branches
+    it is GRPO without the division by the deviation.
     """
     returns, advantages = batch.totals(rewards), np.zeros(len(batch.owner))
     groups, ids = batch.trajectory_groups(by), [MatchId.parse(t.match) for t in batch.trajectories]
     for group in np.unique(groups).tolist():
         members = np.flatnonzero(groups == group)
-        counted = batch.counts[members]
-        for own in members.tolist():
-            differences = np.array([find_first_difference(ids[own], ids[other]) for other in members.tolist()])
-            rows = range(int(batch.starts[own]), int(batch.starts[own + 1]))
+        counted = batch.counted_mask[members]
+        for member in members.tolist():
+            differences = np.array([find_first_difference(ids[member], ids[other]) for other in members.tolist()])
+            rows = range(int(batch.starts[member]), int(batch.starts[member + 1]))
             indices = [batch.turns[row].index for row in rows]
             advantages[rows.start : rows.stop] = _compare_at_nodes(indices, differences, returns[members], counted)
     return advantages

@@ -2,7 +2,7 @@
 
 A stage is `stage(batch, rewards, *, settings) -> {name: [T] float64}`. `rewards` maps every name, the game's and those
 of earlier stages, to a column over the batch's turns, 0 for turns without that reward. Stages run in the given order.
-Weights (`credit.weights`) apply after all stages, so that a stage's reward can be scaled and scheduled by its name.
+Weights (`credit.weights`) apply after all stages, and can scale and schedule a stage's reward by its name.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Agreement of learned or judged values with true outcomes, and the alarm for values that rise as outcomes fall."""
+"""Agreement of learned or judged values with payoffs, and the alarm for reward hacking."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
@@ -9,16 +9,17 @@ from numpy.typing import NDArray
 from arena.records import Trajectory
 
 Z = 1.645
-"""Quantile .95 of the normal distribution: the alarm's one-sided level is 5 %."""
+"""The normal distribution's .95 quantile: the alarm's one-sided significance level is 5 %."""
 
 
 def measure_agreement(
     values: Sequence[float], payoffs: Sequence[float], groups: Sequence[Hashable]
 ) -> dict[str, float]:
-    """Return `value` and `payoff`, their means, and `agreement` and `correlation` if the payoffs differ.
+    """Return the means `value` and `payoff`, and the rank measures `agreement` and `correlation` where defined.
 
-    `agreement` is the share of pairs of one group with different payoffs that the values order alike, ties counting
-    half: the AUC if there are two payoffs, and 0.5 by chance. `correlation` is Spearman's, over all groups.
+    `agreement` is the share of pairs with different payoffs, within groups, that the values rank in the same order;
+    ties count half. It is 0.5 by chance, and the AUC if there are two distinct payoffs. `correlation` is Spearman's,
+    over all groups.
     """
     value, payoff = np.array(values, np.float64), np.array(payoffs, np.float64)
     numbers = {group: n for n, group in enumerate(dict.fromkeys(groups))}
@@ -41,36 +42,40 @@ def compare_with_payoffs(
 ) -> dict[str, float]:
     """Return the agreement of values with the payoffs of an iteration's own trajectories; {} if none has both.
 
-    With `by_deal`, values are compared within each seat of a deal only. Recalled trajectories are left out.
+    With `by_deal`, values are only compared within each seat of a deal. Recalled trajectories are left out.
     """
-    judged = [
+    rows = [
         (value, trajectory.payoff, (trajectory.game, trajectory.seed, trajectory.seat) if by_deal else None)
         for trajectory, value in zip(trajectories, values, strict=True)
         if value is not None and trajectory.payoff is not None and trajectory.source != "recalled"
     ]
-    return measure_agreement(*map(list, zip(*judged, strict=True))) if judged else {}
+    return measure_agreement(*map(list, zip(*rows, strict=True))) if rows else {}
 
 
 def measure_position_bias(values: Sequence[float]) -> float | None:
-    """Return the rank correlation of items' values with early positions; None if all values are equal."""
+    """Return the rank correlation of values, in the order shown, with early positions; None if all are equal."""
     return _correlate(_rank(np.array(values)), -np.arange(len(values), dtype=np.float64))
 
 
-class Trend:
-    """Alarm over the last `window` iterations: values rise, or disagree with payoffs, while payoffs fall."""
+class RewardHackingAlarm:
+    """Alarm over the last `window` iterations: a reward rises, or disagrees with the payoff, while the payoff falls."""
 
     def __init__(self, window: int, is_absolute: bool, state: Mapping[str, Any]) -> None:
-        """Restore the alarm from its `state`. `is_absolute`: values are comparable between iterations."""
+        """Restore the alarm over the last `window` iterations from `state`, which may be {}.
+
+        With `is_absolute`, values are comparable between iterations, and the alarm tests whether they rise. Otherwise
+        it tests whether they disagree with payoffs.
+        """
         self._window, self._is_absolute = window, is_absolute
         self._rows: list[list[float]] = [[*map(float, row)] for row in state.get("rows", [])]
         self.is_raised = bool(state.get("raised", False))
 
     def state(self) -> dict[str, Any]:
-        """Return the window's rows and the alarm's state."""
+        """Return the values of the window's iterations, and whether the alarm is raised."""
         return {"rows": self._rows, "raised": self.is_raised}
 
     def add(self, value: float | None, payoff: float | None, agreement: float | None) -> str:
-        """Add an iteration. Returns a warning if it raises the alarm, else "". Skips an iteration without values."""
+        """Add an iteration's means. Returns a warning if they raise the alarm, else "". Skips missing values."""
         if value is None or payoff is None:
             return ""
         self._rows = [*self._rows, [value, payoff, 0.5 if agreement is None else agreement]][-self._window :]
@@ -88,7 +93,7 @@ class Trend:
 
 
 def compute_trend(series: Sequence[float]) -> float:
-    """Return the z value of Mann and Kendall's test for a trend, positive for a rise; 0 if all values are equal."""
+    """Return the z value of the Mann-Kendall trend test, which is positive for a rise; 0 if all values are equal."""
     values, n = np.array(series, np.float64), len(series)
     score = float(np.sign(values[None, :] - values[:, None])[np.triu_indices(n, 1)].sum())
     ties = np.unique(values, return_counts=True)[1]

@@ -16,9 +16,9 @@ Over = Literal["own", "match"]
 def unary_decay(
     batch: TurnBatch, rewards: Columns, *, part: Part, base: Annotated[float, Field(ge=1)] = 2.0
 ) -> dict[str, Floats]:
-    """Discount a right answer by its turn number: the reward `part` divided by base^place, 0 unless it was positive.
+    """Discount a right answer by its turn number k: divide the reward `part` by base^k, and set negative ones to 0.
 
-    r · base^-k with k = 0 at the trajectory's first turn; replaces `part`. Source: UFO (Liu et al. 2025, unary feedback
+    k is 0 at the trajectory's first turn. Replaces `part`. Source: UFO (Liu et al. 2025, unary feedback
     as observation), 2^-k; an unreadable answer counts as a turn there as well.
     """
     return {part: np.maximum(get_column(batch, rewards, part), 0.0) * base ** -batch.place.astype(np.float64)}
@@ -103,11 +103,11 @@ def self_correction(
 def margin(
     batch: TurnBatch, rewards: Columns, *, part: Part, alpha: float = 0.5, over: Over = "own"
 ) -> dict[str, Floats]:
-    """Add the reward `margin`, α (R - Q): a turn's reward R, named `part`, minus the mean Q of earlier turns.
+    """Add the reward `margin`, α (R - Q): a turn's reward R, named `part`, minus its mean Q over earlier turns.
 
-    Q is the mean of `part` over turns with an earlier position in the trajectory, or with `over: match` in the match. 0
-    on first turns. Source: MARTI (ICLR 2026), R + α (R - Q). Its released code averages over all agents' earlier rounds
-    in a debate (`over: match`), over the own ones in a chain. Zero if a turn equals the earlier mean.
+    Q is over turns with an earlier position in the trajectory, or with `over: match` in the match. 0 on first turns and
+    if R equals Q. Source: MARTI (ICLR 2026), R + α (R - Q). Its released code averages over all agents' earlier rounds
+    in a debate (`over: match`), and over the agent's own in a chain.
     """
     right, mean = _average_earlier(batch, rewards, part, over)
     return {"margin": alpha * np.where(batch.place > 0, right - mean, 0.0)}

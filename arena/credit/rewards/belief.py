@@ -21,12 +21,12 @@ from arena.credit.rewards.columns import Columns
 from arena.parts.part_config import AskedPolicy
 from arena.records import Trajectory
 
-AT_ONCE = 1024
+MAX_CONTEXTS = 1024
 """Maximum contexts per scoring call."""
 
 
 class BeliefMeasurer:
-    """Measures beliefs: a frozen policy's probability of a fixed answer to each turn's context."""
+    """Measurer of beliefs: a frozen policy's probability of a fixed answer, given each turn's context."""
 
     def __init__(
         self,
@@ -48,12 +48,12 @@ class BeliefMeasurer:
         """Return the probability of the answer before each turn of each trajectory; 0 at other seats."""
         if k != self._iteration:
             self._iteration, self._beliefs = k, {}
-        own = [trajectory for trajectory in trajectories if self._seats is None or trajectory.seat in self._seats]
-        new = [trajectory for trajectory in own if (trajectory.match, trajectory.seat) not in self._beliefs]
+        scored = [trajectory for trajectory in trajectories if self._seats is None or trajectory.seat in self._seats]
+        new = [trajectory for trajectory in scored if (trajectory.match, trajectory.seat) not in self._beliefs]
         for trajectory, beliefs in zip(new, await self._compute_beliefs(new), strict=True):
             self._beliefs[trajectory.match, trajectory.seat] = beliefs
-        last = [float(self._beliefs[trajectory.match, trajectory.seat][-1]) for trajectory in own]
-        self._figures[k] = compare_with_payoffs(own, last)
+        last = [float(self._beliefs[trajectory.match, trajectory.seat][-1]) for trajectory in scored]
+        self._figures[k] = compare_with_payoffs(scored, last)
         return [self._beliefs.get((t.match, t.seat), np.zeros(len(t.turns), np.float32)) for t in trajectories]
 
     async def _compute_beliefs(self, trajectories: Sequence[Trajectory]) -> list[NDArray[np.float32]]:
@@ -68,8 +68,8 @@ class BeliefMeasurer:
                     places.append((row, place))
                     streams.append(answer_stream(contexts[turn.index], [], answer, turn.index))
         beliefs = [np.full(len(trajectory.turns), np.nan, np.float32) for trajectory in trajectories]
-        for start in range(0, len(streams), AT_ONCE):
-            scores = await self._asker.score(self._policy, streams[start : start + AT_ONCE])
+        for start in range(0, len(streams), MAX_CONTEXTS):
+            scores = await self._asker.score(self._policy, streams[start : start + MAX_CONTEXTS])
             for (row, place), logprobs in zip(places[start:], scores, strict=False):
                 beliefs[row][place] = np.exp(logprobs.sum())
         return [_fill_forward(turn_beliefs) for turn_beliefs in beliefs]
@@ -81,7 +81,7 @@ class BeliefMeasurer:
         `measure_agreement`.
         """
         figures = self._figures.pop(k, {})
-        self._figures = {j: own for j, own in self._figures.items() if j > k}
+        self._figures = {j: later for j, later in self._figures.items() if j > k}
         return figures
 
     def state(self) -> dict[str, Any]:
@@ -119,17 +119,17 @@ def belief(
     seats: list[str] | None = None,
     pays: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_]{0,63}$")] = "process",
 ) -> dict[str, Floats]:
-    """Pay each turn what it adds to the belief of a frozen policy, as a process reward model with images or without.
+    """Reward each turn by the change of a frozen policy's belief in an answer: a process reward model, also for images.
 
-    P_k is the probability that the policy's own reply, to all that the seat reads before turn k, begins with `answer`.
-    Turn k gets P_{k+1} - P_k. The last turn gets 0, because the seat reads nothing after it. So the rewards sum to
-    P_last - P_0, and remaining in a state where the answer seems right earns nothing. Train the policy first with
-    lessons whose prompts are those of the seat's role (stage `ground`), such as `segment` of `reach`. `seats` restricts
-    who is paid. Adds the reward `pays`.
+    P_k is the probability that the policy, given the seat's context before turn k, begins its reply with `answer`. Turn
+    k gets P_{k+1} - P_k, and the last turn 0, because no observation follows it. The rewards sum to P_last - P_0, so
+    staying in a state of high belief earns nothing. Train the policy first by the stage `ground`, with lessons in the
+    prompts of the seat's role, such as `segment` of `reach`. `seats` restricts the stage to these seats. Adds the
+    reward `pays`.
 
-    Metrics have the mean belief before last turns (`value`), the mean payoff, and their agreement. Source: the robotic
-    process reward model of VLA-RL (Lu et al. 2025), which asks at each step whether a part of the task is completed
-    and pays the answer itself. Zero: a policy that believes the same whatever it reads.
+    Metrics are the mean belief before last turns (`value`), the mean payoff, and their agreement. Source: the robotic
+    process reward model of VLA-RL (Lu et al. 2025), which asks at each step whether a part of the task is completed,
+    and pays the answer itself. Zero if the policy's belief does not depend on what it reads.
     """
     believed = batch.measure(f"belief.{pays}")
     gains, rows = np.zeros(len(believed)), np.flatnonzero(~batch.last)

@@ -1,4 +1,4 @@
-"""Types of reward stages' settings, and conversions between turns and trajectories."""
+"""Setting types of reward stages, and conversions between turns and trajectories."""
 
 from collections.abc import Mapping
 from typing import Annotated, Literal

@@ -56,9 +56,9 @@ def information_gain(
 
     Source: IGPO (Wang et al. 2025), "joint" being its released default, deviation sqrt(var + 1e-8) + 1e-6. There a gain
     of exactly 0 is left out of the statistics and ends no turn, so that the turn's tokens get the next one's advantage;
-    here turn numbers separate turns. There the answer stands in think and answer tags, and a malformed reply's outcome
-    is -2 (the reward stage `format`). Zero: the gains of a policy that cannot tell the answer from others, whatever it
-    reads; joint and separate of a group with a single value.
+    here turn numbers separate turns. There the answer is in think and answer tags, and a malformed reply's outcome is
+    -2 (the reward stage `format`). Gains are zero if the policy's belief never changes; with `joint` and `separate` so
+    are all rewards of a group with a single value.
     """
     belief = batch.measure("gold")
     if unit == "probability":

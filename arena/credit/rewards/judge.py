@@ -1,4 +1,4 @@
-"""The stage `judge`: a model that reads finished matches values a seat's conduct by a rubric."""
+"""The stage `judge`: a model reads finished matches and scores a seat's conduct by a rubric."""
 
 import json
 from collections import Counter, defaultdict
@@ -15,7 +15,7 @@ from agents.role import MIN_TEMPERATURE, Sampling
 from agents.templates import BadTemplate
 from arena.credit.asking import AskContext, Budget, ExperimentFacts, Question, asks
 from arena.credit.batch import Floats, TurnBatch
-from arena.credit.rewards.agreement import Trend, compare_with_payoffs, measure_position_bias
+from arena.credit.rewards.agreement import RewardHackingAlarm, compare_with_payoffs, measure_position_bias
 from arena.credit.rewards.columns import Columns
 from arena.credit.rubric import (
     Mode,
@@ -34,7 +34,7 @@ from arena.records import Trajectory
 CACHE_SIZE = 20_000
 """Maximum cached verdicts; the oldest are dropped."""
 RETRY_TEMPERATURE = 0.7
-"""Lowest temperature of further attempts, since a greedy one would repeat itself."""
+"""Lowest temperature of retries, because greedy decoding would repeat the answer."""
 
 Verdict = list[float]
 JudgeQuestion = tuple[Question, Callable[[str], Verdict | None]]
@@ -42,7 +42,7 @@ JudgeQuestion = tuple[Question, Callable[[str], Verdict | None]]
 
 
 class Judge:
-    """Judge of a run, which asks for verdicts, caches them by content, and converts them to values of trajectories."""
+    """Measurer of the stage `judge`: asks for verdicts, caches them by content, and computes rewards from them."""
 
     def __init__(
         self,
@@ -67,9 +67,9 @@ class Judge:
         self._sampling = Sampling(temperature=temperature, max_tokens=max_tokens)
         self._budget = Budget(calls, tokens, state.get("budget", {}))
         self._cache: dict[str, Verdict | None] = {key: json.loads(text) for key, text in state.get("cache", {}).items()}
-        self._trend = Trend(window, mode == "score", state.get("trend", {}))
+        self._alarm = RewardHackingAlarm(window, mode == "score", state.get("trend", {}))
         self._reported = self._budget.state()
-        """Counters of the budget at the last report."""
+        """The budget's counters at the last report."""
         self._new_keys: set[str] = set()
         """Keys of the verdicts requested since the last report."""
         self._unanswered = Counter[str]()
@@ -80,17 +80,17 @@ class Judge:
 
     async def measure(self, k: int, trajectories: Sequence[Trajectory]) -> list[NDArray[np.float32]]:
         """Return each trajectory's rewards by turn: the judge's value on the last turn, or the fallback."""
-        own = [trajectory for trajectory in trajectories if trajectory.seat in self._rubric.seats]
-        texts = [self._show_match(trajectory) for trajectory in own]
+        judged = [trajectory for trajectory in trajectories if trajectory.seat in self._rubric.seats]
+        texts = [self._show_match(trajectory) for trajectory in judged]
         counts = _VerdictCounts()
         by_mode = {"score": self._judge_scores, "pairwise": self._judge_pairs, "groupwise": self._judge_groups}
-        values = await by_mode[self._mode](own, texts, counts)
+        values = await by_mode[self._mode](judged, texts, counts)
         known = [value for value in values if value is not None]
         fallback = {"zero": 0.0, "mean": float(np.mean(known)) if known else 0.0, "drop": np.nan}[self._fallback]
         self._figures[k] = counts.compute_figures(self._new_keys) | compare_with_payoffs(
-            own, values, by_deal=self._mode != "score"
+            judged, values, by_deal=self._mode != "score"
         )
-        self._figures[k] |= {"fallback": 1.0 - len(known) / len(own)} if own else {}
+        self._figures[k] |= {"fallback": 1.0 - len(known) / len(judged)} if judged else {}
         rewards, remaining = [np.zeros(len(trajectory.turns), np.float32) for trajectory in trajectories], iter(values)
         for trajectory, reward in zip(trajectories, rewards, strict=True):
             if trajectory.seat in self._rubric.seats:
@@ -101,7 +101,7 @@ class Judge:
     def report(self, k: int) -> dict[str, float]:
         """Return the iteration's figures, and warn the user if the reward rises while the payoff falls."""
         figures = self._figures.pop(k, {})
-        self._figures = {j: own for j, own in self._figures.items() if j > k}
+        self._figures = {j: later for j, later in self._figures.items() if j > k}
         spent = self._budget.state()
         figures |= {name: float(spent[name] - self._reported[name]) for name in spent}
         figures |= {f"unanswered_{failure}": float(count) for failure, count in sorted(self._unanswered.items())}
@@ -110,9 +110,9 @@ class Judge:
         if figures.get("unreadable") == 1.0:
             self._warn_once(k, "no answer is readable: is max_tokens too low, or the model too weak?")
         self._reported, self._new_keys, self._unanswered = spent, set(), Counter()
-        if warning := self._trend.add(figures.get("value"), figures.get("payoff"), figures.get("agreement")):
+        if warning := self._alarm.add(figures.get("value"), figures.get("payoff"), figures.get("agreement")):
             self._context.note(f"iteration {k}: judge of {self._rubric.pays}: {warning}")
-        return figures | {"alarm": float(self._trend.is_raised)}
+        return figures | {"alarm": float(self._alarm.is_raised)}
 
     def _warn_once(self, k: int, warning: str) -> None:
         if warning not in self._shown_warnings:
@@ -120,36 +120,36 @@ class Judge:
             self._context.note(f"iteration {k}: judge of {self._rubric.pays}: {warning}")
 
     def state(self) -> dict[str, Any]:
-        """Return the cached verdicts, the counters of the budget and the figures of the alarm's window."""
+        """Return the cached verdicts, the budget's counters, and the alarm's state."""
         newest = [*self._cache.items()][-CACHE_SIZE:]
         self._cache = dict(newest)
         cache = {key: json.dumps(verdict) for key, verdict in newest}
-        return {"budget": self._budget.state(), "trend": self._trend.state(), "cache": cache}
+        return {"budget": self._budget.state(), "trend": self._alarm.state(), "cache": cache}
 
     # -- values by mode ------------------------------------------------------------------------------------------
 
     async def _judge_scores(
-        self, own: Sequence[Trajectory], texts: Sequence[str | None], counts: "_VerdictCounts"
+        self, judged: Sequence[Trajectory], texts: Sequence[str | None], counts: "_VerdictCounts"
     ) -> "_Values":
         rubric = self._rubric
         read = partial(read_scores, names=[criterion.name for criterion in rubric.criteria], scale=rubric.scale)
         questions = [
             None if text is None else (make_score_question(rubric, trajectory.seat, text), read)
-            for trajectory, text in zip(own, texts, strict=True)
+            for trajectory, text in zip(judged, texts, strict=True)
         ]
         verdicts = await self._get_verdicts(questions, counts)
         return [None if verdict is None else rubric.scale_scores(verdict) for verdict in verdicts]
 
     async def _judge_pairs(
-        self, own: Sequence[Trajectory], texts: Sequence[str | None], counts: "_VerdictCounts"
+        self, judged: Sequence[Trajectory], texts: Sequence[str | None], counts: "_VerdictCounts"
     ) -> "_Values":
-        """Return each match's mean result against others of its group, by the verdicts on both orders of each pair."""
-        pairs = [pair for group in _group_by_deal(own, texts) for pair in _pair_neighbours(group, self._rounds)]
+        """Return each match's mean result against other matches of its group. Each pair is judged in both orders."""
+        pairs = [pair for group in _group_by_deal(judged, texts) for pair in _pair_neighbours(group, self._rounds)]
         pair_texts = [(texts[i] or "", texts[j] or "") for i, j in pairs]
         questions = [
             None
             if one == other
-            else (make_pair_question(self._rubric, own[i].seat, *order), _read_pair)  # equal texts tie
+            else (make_pair_question(self._rubric, judged[i].seat, *order), _read_pair)  # equal texts tie
             for (i, _), (one, other) in zip(pairs, pair_texts, strict=True)
             for order in ((one, other), (other, one))
         ]
@@ -157,36 +157,36 @@ class Judge:
         results: dict[int, list[float]] = defaultdict(list)
         for (i, j), (one, other), ab, ba in zip(pairs, pair_texts, answers[::2], answers[1::2], strict=True):
             if ab and ba:
-                counts.firsts += [2 * ab[0] - 1, 2 * ba[0] - 1]
+                counts.position_biases += [2 * ab[0] - 1, 2 * ba[0] - 1]
                 counts.consistent.append(float(ab[0] == 1 - ba[0]))
             result = 0.5 if one == other else (ab[0] + 1 - ba[0]) / 2 if ab and ba else None
             if result is not None:
                 results[i].append(result)
                 results[j].append(1 - result)
-        return [float(np.mean(results[i])) if results[i] else None for i in range(len(own))]
+        return [float(np.mean(results[i])) if results[i] else None for i in range(len(judged))]
 
     async def _judge_groups(
-        self, own: Sequence[Trajectory], texts: Sequence[str | None], counts: "_VerdictCounts"
+        self, judged: Sequence[Trajectory], texts: Sequence[str | None], counts: "_VerdictCounts"
     ) -> "_Values":
         """Return each match's value by its rank among at most `most` different matches of its group."""
         chunks = [
             group[start : start + self._max_group]
-            for group in _group_by_deal(own, texts)
+            for group in _group_by_deal(judged, texts)
             for start in range(0, len(group), self._max_group)
         ]
-        # players cannot influence this order of the texts
+        # sorted by hash, which players cannot influence
         text_lists = [sorted({texts[i] or "" for i in chunk}, key=_digest) for chunk in chunks]
         questions = [
-            (make_ranking_question(self._rubric, own[chunk[0]].seat, items), partial(read_ranking, count=len(items)))
+            (make_ranking_question(self._rubric, judged[chunk[0]].seat, items), partial(read_ranking, count=len(items)))
             if len(items) > 1
             else None
             for chunk, items in zip(chunks, text_lists, strict=True)
         ]
-        values: list[float | None] = [None] * len(own)
+        values: list[float | None] = [None] * len(judged)
         verdicts = await self._get_verdicts(questions, counts)
         for chunk, items, verdict in zip(chunks, text_lists, verdicts, strict=True):
             if verdict and (bias := measure_position_bias(verdict)) is not None:
-                counts.firsts.append(bias)
+                counts.position_biases.append(bias)
             if len(items) == 1 < len(chunk):
                 verdict = [0.5]
             if verdict:
@@ -199,7 +199,7 @@ class Judge:
     async def _get_verdicts(
         self, questions: Sequence[JudgeQuestion | None], counts: "_VerdictCounts"
     ) -> list[Verdict | None]:
-        """Return the verdict on each question, cached or newly asked; None without a question or verdict.
+        """Return the verdict on each question, from the cache or newly requested; None without a question or verdict.
 
         Questions with unreadable answers are asked up to `attempts` times, and then cached as unreadable.
         """
@@ -214,7 +214,7 @@ class Judge:
         return [self._cache.get(key) if key else None for key in keys]
 
     async def _ask(self, questions: Mapping[str, JudgeQuestion], attempt: int) -> dict[str, JudgeQuestion]:
-        """Ask once, cache the readable verdicts, and return the questions with unreadable answers."""
+        """Ask all questions once, cache the readable verdicts, and return the questions with unreadable answers."""
         changes = {"temperature": max(self._sampling.temperature, RETRY_TEMPERATURE)} if attempt else {}
         sampling = self._sampling.model_copy(update=changes)
         seeds = [(int(key[:8], 16), attempt) for key in questions]
@@ -249,41 +249,47 @@ _Values = list[float | None]
 
 
 class _VerdictCounts:
-    """Counts of one pass over an iteration's matches."""
+    """Counts of verdicts, cached or new, in one pass over an iteration's matches."""
 
     def __init__(self) -> None:
         self.keys: list[str] = []
         self.unreadable = self.unanswered = 0
-        self.firsts: list[float] = []
+        self.position_biases: list[float] = []
         """Preference for the first position, from -1 to 1, by verdict."""
         self.consistent: list[float] = []
+        """For each pair, 1 if the verdicts on both orders agree, else 0."""
 
     def add(self, keys: Sequence[str], cache: Mapping[str, Verdict | None]) -> None:
-        """Count needed verdicts by their keys in the cache."""
+        """Count verdicts by their keys. In the cache, None is an unreadable answer; a missing key, no answer."""
         self.keys += keys
         self.unreadable += sum(key in cache and cache[key] is None for key in keys)
         self.unanswered += sum(key not in cache for key in keys)
 
     def compute_figures(self, new_keys: set[str]) -> dict[str, float]:
-        """Return the shares of needed verdicts that are unreadable, unanswered and cached, repeated texts included."""
+        """Return the shares of verdicts that are `unreadable`, `unanswered` and `cached`, and how consistent they are.
+
+        `new_keys` are the keys of newly requested verdicts; repeated texts count as cached. Comparisons also have
+        `position_bias`, the mean preference for the first position, and pairs `consistent`, the share of pairs whose
+        orders agree.
+        """
         needed = len(self.keys)
         figures = {"unreadable": self.unreadable / needed, "unanswered": self.unanswered / needed} if needed else {}
         figures |= {"cached": 1.0 - len(new_keys & {*self.keys}) / needed} if needed else {}
-        figures |= {"position_bias": float(np.mean(self.firsts))} if self.firsts else {}
+        figures |= {"position_bias": float(np.mean(self.position_biases))} if self.position_biases else {}
         return figures | ({"consistent": float(np.mean(self.consistent))} if self.consistent else {})
 
 
-def _group_by_deal(own: Sequence[Trajectory], texts: Sequence[str | None]) -> list[list[int]]:
+def _group_by_deal(judged: Sequence[Trajectory], texts: Sequence[str | None]) -> list[list[int]]:
     """Group the indices of the trajectories with a text by deal and seat."""
     groups: dict[tuple[str, int, str], list[int]] = {}
-    for i, (trajectory, text) in enumerate(zip(own, texts, strict=True)):
+    for i, (trajectory, text) in enumerate(zip(judged, texts, strict=True)):
         if text is not None:
             groups.setdefault((trajectory.game, trajectory.seed, trajectory.seat), []).append(i)
     return [*groups.values()]
 
 
 def _pair_neighbours(group: Sequence[int], rounds: int | None) -> Iterator[tuple[int, int]]:
-    """Pair each member of the group with the next `rounds` ones, or with all others if None; no pair occurs twice."""
+    """Yield pairs of each member with the next `rounds` members, or with all others if None. No pair occurs twice."""
     n = len(group)
     reach = n // 2 if rounds is None else min(rounds, n // 2)
     for step in range(1, reach + 1):
@@ -307,7 +313,7 @@ def _check_temperature(temperature: float) -> float:
 
 
 def _check(facts: ExperimentFacts, *, rubric: Rubric, mode: Mode, fallback: str, **settings: Any) -> None:
-    """Raise ValueError unless the run has the rubric's seats and, for comparisons, plays deals several times."""
+    """Raise ValueError unless the run has the rubric's seats and, for comparisons, plays each deal several times."""
     for seat in rubric.sees.acts:
         if seat not in facts.seats:
             raise ValueError(f"rubric {rubric.rubric}: sees.acts: no game has the seat '{seat}'")
@@ -317,7 +323,7 @@ def _check(facts: ExperimentFacts, *, rubric: Rubric, mode: Mode, fallback: str,
     if mode != "score" and facts.plays_deals_once:
         raise ValueError(f"mode {mode} compares matches of one deal: set play.group, such as play.group=8")
     if fallback == "drop" and facts.has_replay:  # replay would learn from scores of NaN
-        raise ValueError("fallback drop does not go with learn.replay: set fallback to zero or mean")
+        raise ValueError("fallback drop cannot be combined with learn.replay: set fallback to zero or mean")
 
 
 @asks(Judge, lambda *, rubric, **settings: f"judge.{rubric.pays}", _check)
@@ -338,19 +344,20 @@ def judge(
     fallback: Literal["zero", "mean", "drop"] = "zero",
     window: Annotated[int, Field(ge=4, le=1000)] = 10,
 ) -> dict[str, Floats]:
-    """Pay the value in [0, 1] that a model gives a seat's conduct by a rubric, on the seat's last turn.
+    """Score a seat's conduct by a rubric with a model, as a reward in [0, 1] on the seat's last turn.
 
-    `policy` is a frozen policy of the run or an endpoint; it reads each finished match as the rubric shows it. Adds the
-    reward that the rubric names. `score`: the weighted mean of the criteria's scores. `pairwise`: the mean result (1, ½
-    or 0) against the next `rounds` matches of the same deal (null: all), each pair asked in both orders and unreadable
-    unless both answers are readable. `groupwise`: the rank among at most `most` matches of the deal, from 1 to 0.
+    `policy` is a frozen policy of the run or an endpoint. It reads each finished match as the rubric shows it. The
+    rubric names the reward. Values by `mode`: `score`: the weighted mean of the criteria's scores. `pairwise`: the mean
+    result (1, ½ or 0) against the next `rounds` matches of the same deal (null: all); each pair is judged in both
+    orders, and is unreadable unless both answers are readable. `groupwise`: the rank among at most `most` matches of
+    the deal, from 1 to 0.
 
-    Verdicts are cached by content, so that a repeated text costs nothing. An unreadable answer is asked for again, in
-    all up to `attempts` times. `calls` and `tokens` limit the whole run. A match without a verdict, also beyond the
-    budget, gets the `fallback`: 0, the mean of the iteration's others, or it is dropped. A run warns if over `window`
-    iterations the value rises while the payoff falls (Mann-Kendall, both at 5 %); in comparisons, whose mean is
-    constant, if the payoff falls while they agree with it less than chance.
+    Verdicts are cached by content, so a repeated text costs nothing. A question with an unreadable answer is asked up
+    to `attempts` times in all. `calls` and `tokens` limit the whole run. A match without a verdict, for example beyond
+    the budget, gets the `fallback`: 0, the mean of the iteration's others, or it is dropped. The run warns if over
+    `window` iterations the value rises while the payoff falls (Mann-Kendall, both at 5 %). For comparisons, whose mean
+    is constant, it warns if the payoff falls while they agree with it less than chance.
 
-    Zero: a judge that gives all matches the same value.
+    A judge that gives all matches the same value carries no signal.
     """
     return {rubric.pays: batch.measure(f"judge.{rubric.pays}")}

@@ -44,8 +44,8 @@ def tool_success(
 ) -> dict[str, Floats]:
     """Pay `bonus` for every turn that a tool answered without an error, as the reward `tool_success`.
 
-    Answers are messages by `sender` that the seat saw on its next turn. A call failed if the pattern `failed` matches
-    on any line of an answer. A last turn earns nothing, because its result was never observed. Source: ARTIST (Singh et
+    Answers are messages by `sender` that the seat reads on its next turn. A call failed if the pattern `failed` matches
+    on any line of an answer. A last turn earns nothing, because its result is never observed. Source: ARTIST (Singh et
     al. 2025), which adds such a reward for tools to those for answer and format; its weights are not public.
     """
     wrong = Pattern(failed, lines=True)
@@ -107,10 +107,10 @@ def kl_penalty(
 
     Summed over the turn's tokens, with d = reference - old, where old is the policy before the update: k1 = -d, k2 =
     d²/2, k3 = exp(d) - d - 1. All estimate KL(old ‖ reference) for tokens drawn from `old`: k1 and k3 without bias, k2
-    nearly for small KL; k1 may be negative, the others never. As a reward only k1 has the gradient of the KL: then
-    turns are also credited for the KL of later turns that they led to. Published: 0.01 with PPO, 0.001 with RLOO
-    (meow-tea-taro, verl). Zero in the first iteration, when the policy is its own reference. Source: Schulman 2020,
-    "Approximating KL divergence".
+    nearly for small KL; k1 may be negative, the others never. As a reward only k1 has the gradient of the KL, because
+    turns are then also credited for the KL of the later turns that they led to. Published: 0.01 with PPO, 0.001 with
+    RLOO (meow-tea-taro, verl). Zero in the first iteration, when the policy is its own reference. Source: Schulman
+    2020, "Approximating KL divergence".
     """
     d = np.clip(batch.measure("reference") - batch.measure("old"), -20.0, 20.0)
     estimate = -d if kind == "k1" else d**2 / 2.0 if kind == "k2" else np.exp(d) - d - 1.0

@@ -19,7 +19,7 @@ from agents.names import nearest
 from agents.weights import resolve
 from arena.credit.asking import AskContext, ExperimentFacts, asks
 from arena.credit.batch import Floats, TurnBatch
-from arena.credit.rewards.agreement import Trend, compare_with_payoffs
+from arena.credit.rewards.agreement import RewardHackingAlarm, compare_with_payoffs
 from arena.credit.rewards.columns import Columns
 from arena.errors import ConfigError, PlayError, StoreError
 from arena.parts.paths import Anchor, absolute
@@ -43,7 +43,7 @@ ModelFolder = Annotated[str, Field(min_length=1), Anchor(_make_absolute), AfterV
 
 
 class Scorer:
-    """Reward model of a run, which scores each seat's last stream of a match. Loaded at first use."""
+    """Measurer of the stage `reward_model`: scores each seat's last stream of a match. Loads the model at first use."""
 
     def __init__(
         self,
@@ -56,23 +56,23 @@ class Scorer:
         window: int,
     ) -> None:
         self._context, self._folder, self._seats, self._pays = context, find_weights(model), seats, pays
-        self._trend = Trend(window, True, state.get("trend", {}))
+        self._alarm = RewardHackingAlarm(window, True, state.get("trend", {}))
         self._hash: str = state.get("weights", "")
         self._model: RewardModel | None = None
         self._iteration = 0
         self._scores: dict[tuple[str, str], float] = {}
         """Scores of the iteration's trajectories by match and seat."""
         self._figures: dict[int, dict[str, float]] = {}
-        """Figures by iteration: a later one may be measured before an earlier one is reported."""
+        """Metrics by iteration: a later one may be measured before an earlier one is reported."""
 
     async def measure(self, k: int, trajectories: Sequence[Trajectory]) -> list[NDArray[np.float32]]:
         """Return each trajectory's rewards by turn: the score on the last turn. A seat without tokens gets 0."""
         if k != self._iteration:
             self._iteration, self._scores = k, {}
-        own = [trajectory for trajectory in trajectories if self._seats is None or trajectory.seat in self._seats]
+        scored = [trajectory for trajectory in trajectories if self._seats is None or trajectory.seat in self._seats]
         new = [
             trajectory
-            for trajectory in own
+            for trajectory in scored
             if trajectory.streams and (trajectory.match, trajectory.seat) not in self._scores
         ]
         if new:
@@ -81,7 +81,7 @@ class Scorer:
                 (trajectory.match, trajectory.seat): float(s) for trajectory, s in zip(new, scores, strict=True)
             }
         self._figures[k] = compare_with_payoffs(
-            own, [self._scores.get((trajectory.match, trajectory.seat)) for trajectory in own]
+            scored, [self._scores.get((trajectory.match, trajectory.seat)) for trajectory in scored]
         )
         rewards = [np.zeros(len(trajectory.turns), np.float32) for trajectory in trajectories]
         for trajectory, reward in zip(trajectories, rewards, strict=True):
@@ -91,14 +91,14 @@ class Scorer:
     def report(self, k: int) -> dict[str, float]:
         """Return the iteration's figures, and warn the user if the score rises while the payoff falls."""
         figures = self._figures.pop(k, {})
-        self._figures = {j: own for j, own in self._figures.items() if j > k}
-        if warning := self._trend.add(figures.get("value"), figures.get("payoff"), figures.get("agreement")):
+        self._figures = {j: later for j, later in self._figures.items() if j > k}
+        if warning := self._alarm.add(figures.get("value"), figures.get("payoff"), figures.get("agreement")):
             self._context.note(f"iteration {k}: reward model of {self._pays}: {warning}")
-        return figures | {"alarm": float(self._trend.is_raised)}
+        return figures | {"alarm": float(self._alarm.is_raised)}
 
     def state(self) -> dict[str, Any]:
-        """Return the figures of the alarm's window, and the hash of the model's weights."""
-        return {"trend": self._trend.state(), "weights": self._hash}
+        """Return the alarm's state and the hash of the model's weights."""
+        return {"trend": self._alarm.state(), "weights": self._hash}
 
     def _score(self, trajectories: Sequence[Trajectory]) -> Any:
         """Return the scores. Raises StoreError if the model is not the run's, PlayError for a stream with images."""
@@ -119,10 +119,11 @@ class Scorer:
             raise PlayError(f"credit.stages: reward_model: {error}") from None
 
 
-def require_reader(model: str, policies: Iterable[Path]) -> Path:
-    """Return a reward model's weights folder, if the model has the token ids of the policies in these folders.
+def find_compatible_weights(model: str, policies: Iterable[Path]) -> Path:
+    """Return a reward model's weights folder after checking that its token ids are those of the policies.
 
-    Raises ValueError if it is no reward model or has other token ids, ConfigError and StoreError as `find_weights`.
+    `policies` are model folders. Raises ValueError if `model` is no reward model or has other token ids, and
+    ConfigError and StoreError as `find_weights` does.
     """
     from agents.policy import check_readable
     from arena.learn.reward_model import is_reward_model
@@ -139,9 +140,9 @@ def require_reader(model: str, policies: Iterable[Path]) -> Path:
 
 
 def find_weights(model: str) -> Path:
-    """Return the weights folder of a reward model, which is a model folder or the folder of its training.
+    """Return a reward model's weights folder; `model` is a model folder or the folder of a training run.
 
-    Raises ConfigError if there is neither, and StoreError if the training has no intact checkpoint.
+    Raises ConfigError if it is neither, and StoreError if the training run has no intact checkpoint.
     """
     path = Path(expanduser(model))
     if (path / CONFIG).is_file():
@@ -153,13 +154,13 @@ def find_weights(model: str) -> Path:
 
 
 def _check(facts: ExperimentFacts, *, model: str, seats: list[str] | None, **settings: Any) -> None:
-    """Raise ValueError unless the seats are trained, and the model has the token ids of their policies."""
+    """Raise ValueError unless the seats are trained and the model shares its token ids with their policies."""
     for seat in seats or ():
         if seat not in facts.trained:
             raise ValueError(f"no trained policy has the seat '{seat}'{nearest(seat, facts.trained)}")
     names = sorted({model for seat in seats or facts.trained for model in facts.models.get(seat, ())})
     try:
-        require_reader(model, map(resolve, names))
+        find_compatible_weights(model, map(resolve, names))
     except WeightsError as error:
         raise ValueError(str(error)) from None
 
@@ -174,17 +175,17 @@ def reward_model(
     pays: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_]{0,63}$")] = "learned",
     window: Annotated[int, Field(ge=4, le=1000)] = 10,
 ) -> dict[str, Floats]:
-    """Pay the score that a trained reward model gives a seat's conversation, on the seat's last turn.
+    """Score a seat's conversation with a trained reward model, as a reward on the seat's last turn.
 
     `model` is a folder in the layout of transformers' sequence classification with one label, as TRL saves it, or the
     folder of a pipeline's stage `reward_model`. It reads the token ids of the seat's last stream, which is the whole
-    conversation unless memory drops messages; so it needs the policy's tokenizer and chat format. `seats` restricts who
-    is scored. Adds the reward `pays`; scale it, and remove the true one, by `credit.weights`.
+    conversation unless memory drops messages, so it needs the policy's tokenizer and chat format. `seats` restricts the
+    stage to these seats. Adds the reward `pays`; scale it, and set the game's own to 0, by `credit.weights`.
 
-    Metrics have the mean score (`value`) and payoff with their agreement, beside the KL in `learn`: together the curve
-    of over-optimisation. A run warns if over `window` iterations the score rises while the payoff falls (Mann-Kendall,
+    Metrics are the mean score (`value`), the mean payoff, and their agreement; with the KL in `learn` they show
+    over-optimisation. The run warns if over `window` iterations the score rises while the payoff falls (Mann-Kendall,
     both at 5 %).
 
-    Zero: a new model, whose head is zero.
+    Zero for a new model, whose head is zero.
     """
     return {pays: batch.measure(f"reward_model.{pays}")}

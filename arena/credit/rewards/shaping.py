@@ -15,7 +15,7 @@ DEAL: list[Key] = ["game", "seed", "role", "policy"]
 def _check_bounds(bounds: tuple[float | None, float | None]) -> tuple[float | None, float | None]:
     low, high = bounds
     if low is None and high is None:
-        raise ValueError("between two nulls nothing is clipped: give a lower or an upper bound")
+        raise ValueError("both bounds are null: give a lower or an upper bound")
     if low is not None and high is not None and low > high:
         raise ValueError(f"the lower bound {low:g} is above the upper bound {high:g}: write [low, high]")
     return bounds
@@ -39,20 +39,20 @@ def gate(
 ) -> dict[str, Floats]:
     """Pay a reward only if a trajectory's total of every more important reward exceeds its threshold.
 
-    `on` has the thresholds by reward, the most important first; each is gated by those before it, and all of `parts` by
-    all of them: total = r_1 + [r_1 > δ_1] (r_2 + [r_2 > δ_2] (… + Σ parts)). Weights are `credit.weights`. Software
-    engineering: `on: {submitted: 0}` takes the rewards for form and tools from a player that submits nothing.
+    `on` has the thresholds by reward, the most important first. Each is gated by those before it, and `parts` by all of
+    them: total = r_1 + [r_1 > δ_1] (r_2 + [r_2 > δ_2] (… + Σ parts)). Weights are `credit.weights`. For example,
+    `on: {submitted: 0}` removes the rewards for form and tools from an agent that submits nothing.
 
     Source: G-RA (gated reward accumulation), from descriptions: no code was released. Gating never raises the total of
-    rewards >= 0. It removes penalties as well: a gated penalty is a reason to fail, so leave penalties out of `parts`.
-    Zero: every gated reward of a trajectory that fails.
+    rewards >= 0. It removes penalties as well, which rewards failing, so leave penalties out of `parts`. Every gated
+    reward is zero in a trajectory that fails.
     """
     passed = np.ones(len(batch.lengths), bool)
     gated = {}
     for part, threshold in on.items():
-        own = get_column(batch, rewards, part)
-        gated[part] = own * passed[batch.owner]
-        passed = passed & (batch.totals(own) > threshold)
+        values = get_column(batch, rewards, part)
+        gated[part] = values * passed[batch.owner]
+        passed = passed & (batch.totals(values) > threshold)
     return gated | {part: get_column(batch, rewards, part) * passed[batch.owner] for part in parts}
 
 

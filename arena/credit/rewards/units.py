@@ -1,4 +1,4 @@
-"""Rewards for replies that are one unit of thought each."""
+"""The stage `unit`, which keeps replies to one unit of thought each."""
 
 from typing import Annotated
 
@@ -19,8 +19,8 @@ def unit(
 ) -> dict[str, Floats]:
     """Subtract `penalty` for a turn with several attempts, as the reward `unit`.
 
-    An attempt is a match of `pattern` in the raw reply, such as an answer's mark. Source: MinD (Zeng et al. 2025),
-    whose reward is format + accuracy + this term; reviewers found that replies shorten without it, too.
+    An attempt is a match of `pattern` in the raw reply, such as a boxed answer. Source: MinD (Zeng et al. 2025), whose
+    reward is format + accuracy + this term; reviewers found that replies shorten without it, too.
     """
     attempts = Pattern(pattern)
     several = batch.column(lambda turn: len(attempts.ends(turn.raw)) > 1)

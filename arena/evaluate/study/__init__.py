@@ -1,1 +1,1 @@
-"""Arms × seeds of a recipe: planned, run beside each other, summed up, judged by the rule stated beforehand."""
+"""Studies of a recipe: every arm with every seed is planned, run, summarised and judged by a rule stated beforehand."""

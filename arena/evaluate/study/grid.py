@@ -1,4 +1,4 @@
-"""Grid of a sweep: values of each key, as the arms of an experiment without a claim.
+"""Grid of a sweep: every combination of the keys' values is one arm of an experiment without a claim.
 
 Each arm of a study can try the same values, so that a baseline gets as much tuning as the mechanism.
 """
@@ -29,7 +29,7 @@ Axes = Mapping[str, Sequence[str]]
 
 
 class Point(NamedTuple):
-    """Combination of values that a sweep tries, in one arm of a study or in the recipe itself."""
+    """Combination of values that a sweep tries, for one arm of a study or for the recipe itself."""
 
     arm: str
     """Arm that tries the setting; "" for the recipe itself."""
@@ -58,11 +58,11 @@ def read_axes(settings: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _check_distinct(key: str, values: Sequence[str]) -> None:
-    """Raise ConfigError for a value that occurs twice, also if it is written differently (1e-4, 0.0001)."""
+    """Raise ConfigError for a value that occurs twice, even if it is written differently (1e-4, 0.0001)."""
     known = set[Hashable]()
     for value in values:
         if (read := _hashable(set_layer(f"{key}={value}").data)) in known:
-            raise ConfigError(f"--set {key}: {value} is there twice")
+            raise ConfigError(f"--set {key}: {value} is given twice")
         known.add(read)
 
 
@@ -97,7 +97,7 @@ def count_settings(axes: Axes) -> int:
 
 
 def build_grid(axes: Axes, arms: Sequence[str] = ("",)) -> dict[str, Point]:
-    """Return every combination of values in each arm, by name (setting-1, …). The last key changes fastest."""
+    """Return all combinations of the keys' values for each arm, by name (setting-1, …). The last key varies fastest."""
     combinations = product(arms, *axes.values())
     return {
         f"setting-{n}": Point(arm, [f"{key}={value}" for key, value in zip(axes, values, strict=True)])
@@ -125,10 +125,10 @@ def make_sweep(
     lowest: bool = False,
     first_seed: int | None = None,
 ) -> Recipe:
-    """Return a recipe whose arms are the points of a grid, and which makes no claim.
+    """Return a recipe whose arms are the points of a grid, without a claim.
 
     `figure`, `lowest` (less is better) and `first_seed` override those of the recipe's study, if it has one. The number
-    of averaged iterations comes from that study. Raises ConfigError for an invalid setting, for one that an arm sets
+    of averaged iterations is that of this study. Raises ConfigError for an invalid setting, for one that an arm sets
     itself, and for seeds that the recipe's rule judges.
     """
     recipe = compose_recipe([base])
@@ -151,7 +151,7 @@ def make_sweep(
     }
     less = lowest or bool(same and known and known.verdict.less_is_better)
     rule = RuleSpec(better_than=[], less_is_better=less)
-    usual = known.seed_for_tuning(seeds) if known else TUNING
+    usual = known.first_tuning_seed(seeds) if known else TUNING
     first = usual if first_seed is None else first_seed
     _check_unjudged(known, range(first, first + seeds))
     study = StudySpec(**spec, verdict=rule, first_seed=first)
@@ -174,22 +174,22 @@ def _list_warm(known: StudySpec | None, points: Mapping[str, Point], composed: M
         name
         for name, one in composed.items()
         if isinstance(one, Experiment)
-        and any(of.train and of.imitate for of in one.policies.values())
+        and any(policy.train and policy.imitate for policy in one.policies.values())
         and points[name].arm in warm
     ]
 
 
 def _list_arm_settings(known: StudySpec | None, point: Point) -> list[str]:
-    """Return the settings of the study's arm in which the point is tried.
+    """Return the settings of the study's arm for which the point is tried.
 
     Raises ConfigError if the sweep would change one of them.
     """
-    own = known.arms.get(point.arm, []) if known else []
-    for own_setting, setting in product(own, point.settings):
-        if clashes_with(own_setting, setting):
+    arm_settings = known.arms.get(point.arm, []) if known else []
+    for arm_setting, setting in product(arm_settings, point.settings):
+        if clashes_with(arm_setting, setting):
             key = setting.partition("=")[0]
-            raise ConfigError(f"--set {key}: arm {point.arm} keeps its own {own_setting}: leave one of them out")
-    return own
+            raise ConfigError(f"--set {key}: arm {point.arm} keeps its own {arm_setting}: leave one of them out")
+    return arm_settings
 
 
 def _check_unjudged(known: StudySpec | None, seeds: range) -> None:
@@ -200,7 +200,7 @@ def _check_unjudged(known: StudySpec | None, seeds: range) -> None:
 
 
 def _mark_uneven(experiment: Recipe) -> Recipe:
-    """Return the experiment with all arms `uneven`, of unknown duration, if settings change the number of matches."""
+    """Return the sweep, marked as `uneven` and of unknown duration if an arm has another number of matches."""
     spec = require_study(experiment)
     if {compute_budget(with_arm(experiment, arm)) for arm in spec.arms} == {compute_budget(experiment)}:
         return experiment

@@ -47,7 +47,7 @@ def _two_sided_p_value(mean: float, error: float, n: int, bounds: Bounds, value:
     if bounds == ANY or (error < _NEGLIGIBLE and mean not in bounds):
         return 0.0 if error < _NEGLIGIBLE else float(2.0 * t.sf(abs(mean - value) / error, n - 1))
     if not low < value < high:
-        return 0.0  # values that differ from a bound cannot have their mean there
+        return 0.0  # the mean cannot be at a bound if some values differ from it
     share, at = (mean - low) / (high - low), (value - low) / (high - low)
     reach = (share - at) ** 2 / (at * (1.0 - at))
     dispersion = n * (error / (high - low)) ** 2 / (share * (1.0 - share)) if 0.0 < share < 1.0 else 1.0

@@ -1,7 +1,7 @@
-"""A study's runs as Ray tasks, one processor each, on nodes that share this machine's files.
+"""Runs of a study as Ray tasks, one processor each, on nodes that share a file system with this machine.
 
-A task starts a run by the same command as on one machine. If its worker or node is lost, the run is resumed elsewhere
-as soon as no process uses its folder; committed iterations are kept.
+A task starts a run by the same command as on one machine. If its worker or node is lost, the run is resumed on another
+one as soon as no process uses its folder; committed iterations are kept.
 """
 
 import os
@@ -83,7 +83,8 @@ class Task:
         """Ask the run to end by cancelling its Ray task; it is not resumed then."""
         self._asked_to_end = True
         if self._task is not None:
-            # The worker dies and the kernel then sends its child SIGTERM. Ray's gentler way sometimes got lost.
+            # The worker dies, and the kernel then sends SIGTERM to its child. A cancellation without force is sometimes
+            # lost.
             self._ray.cancel(self._task, force=True)
 
     def wait(self) -> int:
@@ -147,7 +148,7 @@ def _find_version() -> str:
 
 
 def _count_processors(address: str, folder: Path) -> int:
-    """Count the nodes' processors. Raises ConfigError unless all nodes can run this Arena and see the folder."""
+    """Return the number of the nodes' processors. Raises ConfigError unless all can run Arena and see the folder."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -175,5 +176,7 @@ def _count_processors(address: str, folder: Path) -> int:
         if theirs != own:
             raise ConfigError(f"--on-ray: node {asked[answer]} has arena {theirs}, this machine {own}: install one")
         if not sees:
-            raise ConfigError(f"--on-ray: node {asked[answer]} does not see {existing}: --out must be on shared files")
+            raise ConfigError(
+                f"--on-ray: node {asked[answer]} does not see {existing}: --out must be on a shared file system"
+            )
     return int(sum(node["Resources"]["CPU"] for node in nodes)) or 1

@@ -1,4 +1,4 @@
-"""`--set` of `arena study` laid over all runs of a study."""
+"""Overrides: `--set` settings of `arena study`, applied to all runs of a study."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from arena.config.sources import Layer, set_layer
 
 
 def with_settings(base: Layer, settings: Sequence[str]) -> Recipe:
-    """Return the recipe with `--set` settings over every run of its study. They replace `each` for the same key."""
+    """Return the recipe with `--set` settings applied to every run of its study. They replace `each` for their keys."""
     experiment = compose_recipe([base, *map(set_layer, settings)])
     if (spec := experiment.study) is None or not settings:
         return experiment
@@ -21,13 +21,13 @@ def with_settings(base: Layer, settings: Sequence[str]) -> Recipe:
 
 
 def list_kept_by_arms(experiment: Recipe, settings: Sequence[str]) -> list[str]:
-    """Return a message for each setting that some arm does not take over, because the arm sets the same key itself."""
+    """Return a message for each setting that has no effect on an arm, because the arm sets the same key itself."""
     return [
-        f"--set {setting}: arm {arm} keeps its own {own}"
-        for arm, owned in require_study(experiment).arms.items()
-        for own in owned
+        f"--set {setting}: arm {arm} keeps its own {arm_setting}"
+        for arm, arm_settings in require_study(experiment).arms.items()
+        for arm_setting in arm_settings
         for setting in settings
-        if clashes_with(own, setting)
+        if clashes_with(arm_setting, setting)
     ]
 
 

@@ -48,14 +48,14 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Planned runs of a study, in `runs`: its folder, experiment, arms (variants of settings) and number of seeds."""
+    """Plan of a study, whose property `runs` lists the run of each arm (variant of the settings) with each seed."""
 
     folder: Path
     experiment: Recipe
     arms: Sequence[str]
     seeds: int
-    kept: Mapping[tuple[str, int], RecordedRun] = field(default_factory=dict)
-    """Runs of the folder's record by arm and seed; their own folders may be gone."""
+    recorded: Mapping[tuple[str, int], RecordedRun] = field(default_factory=dict)
+    """Finished runs in the study's record, by arm and seed; their own folders may be gone."""
     name: str = RESULT
     """File name of the record."""
     _composed: dict[str, dict[str, Experiment]] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -124,11 +124,12 @@ def plan(
     if place.exists():
         stored = _require_same(compose_recipe([file_layer(place)]), wanted, place)
     elif recorded is None and folder.exists() and (not folder.is_dir() or find_foreign_files(folder)):
-        kind = f"no folder of a study or sweep (it has no {EXPERIMENT})"
-        raise ConfigError(f"{folder} is there and {kind}: choose another --out")
+        raise ConfigError(
+            f"{folder} exists and is no folder of a study or sweep (it has no {EXPERIMENT}): choose another --out"
+        )
     else:
         stored = _store_experiment(place, recorded or fit(wanted), wanted)
-    return Plan(folder=folder, experiment=stored, arms=arms, seeds=seeds, kept=index_runs(record), name=name)
+    return Plan(folder=folder, experiment=stored, arms=arms, seeds=seeds, recorded=index_runs(record), name=name)
 
 
 def _store_experiment(place: Path, fitted: Recipe, wanted: Recipe) -> Recipe:
@@ -148,7 +149,7 @@ def _check_sample(spec: StudySpec, seeds: int) -> None:
     """Raise ConfigError for more seeds than the rule judges, or for seeds that served tuning."""
     if spec.seeds and seeds > spec.seeds:
         raise ConfigError(
-            f"--seeds {seeds}: the rule judges {spec.seeds} seeds; more of them, after a look, would be another sample"
+            f"--seeds {seeds}: the rule judges {spec.seeds} seeds; adding seeds after seeing results would bias it"
         )
     try:
         spec.select_test_seeds(seeds)
@@ -159,7 +160,7 @@ def _check_sample(spec: StudySpec, seeds: int) -> None:
 AUTO = {"threads": "auto", "precision": "fp32"}
 """Settings that may be `auto`, which a study replaces, with their defaults."""
 FREE = ("minutes", "family", "warm")
-"""Settings of a study that may change later, because they change no run and no verdict."""
+"""Settings of a study that may change later, because they affect no run and no verdict."""
 
 
 def _require_same(stored: Recipe, wanted: Recipe, place: Path) -> Recipe:

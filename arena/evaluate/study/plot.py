@@ -46,8 +46,8 @@ def _write(figure: "Figure", path: Path) -> None:
 
     buffer = BytesIO()
     figure.savefig(buffer, dpi=110, format="png")
-    few = Image.open(buffer).convert("RGB").quantize(256, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
-    few.save(path, "PNG", optimize=True)
+    reduced = Image.open(buffer).convert("RGB").quantize(256, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+    reduced.save(path, "PNG", optimize=True)
 
 
 def draw(results: Results) -> "Figure":
@@ -57,9 +57,9 @@ def draw(results: Results) -> "Figure":
 
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
     axis = figure.add_subplot()
-    free = iter(COLOURS)
+    unused_colours = iter(COLOURS)
     for place, summary in enumerate(results.arms):
-        colour = CONTROLS.get(summary.arm) or next(free, "black")
+        colour = CONTROLS.get(summary.arm) or next(unused_colours, "black")
         curves = list(results.curves[summary.arm].values())
         _draw_curves(axis, curves, summary.arm, colour)
         low, high = (abs(end - summary.last.estimate) if end == end else 0.0 for end in summary.last[1:])

@@ -1,4 +1,7 @@
-"""study.json and sweep.json: the results of all finished runs, sufficient to continue without the run folders."""
+"""Record of a study or sweep (study.json, sweep.json): the results of all finished runs.
+
+It suffices to continue the study without the run folders.
+"""
 
 import json
 from pathlib import Path
@@ -38,7 +41,7 @@ class RecordedRun(BaseModel):
 
 
 class Record(BaseModel):
-    """The part of study.json that is read again; the rest of the file follows from it."""
+    """Data of study.json that is read again; the rest of the file is derived from it."""
 
     name: str
     """Name of the recipe."""

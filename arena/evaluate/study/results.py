@@ -1,4 +1,4 @@
-"""A study's results: collected from its runs, written to study.json, and read back to be judged again."""
+"""Results of a study: collected from its runs, written to study.json, and read back to be judged again."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -46,7 +46,7 @@ class Results:
 
     @property
     def ends(self) -> Ends:
-        """First and last values of the deciding figure in every run."""
+        """First and last values of the figure that decides the verdict, in every run."""
         return self._ends(self.spec.figure, self.curves)
 
     @property
@@ -55,7 +55,7 @@ class Results:
         return self._summarise(self.ends, self.curves)
 
     @property
-    def beside(self) -> dict[str, list[ArmSummary]]:
+    def secondary(self) -> dict[str, list[ArmSummary]]:
         """Summaries of the arms that have runs, by secondary figure (those of `also`)."""
         return {name: self._summarise(self._ends(name, curves), curves) for name, curves in self.also.items()}
 
@@ -75,8 +75,8 @@ class Results:
 
 
 def collect(plan: Plan) -> Results:
-    """Read the results of the plan's finished runs, from the record if they are in it, else from their folders."""
-    runs = [plan.kept.get((run.arm, run.seed)) or _read_run(plan, run) for run in plan.runs if is_done(plan, run)]
+    """Return the results of the plan's finished runs, from the record if it has them, else from their folders."""
+    runs = [plan.recorded.get((run.arm, run.seed)) or _read_run(plan, run) for run in plan.runs if is_done(plan, run)]
     return _to_results(plan.experiment.name, plan.spec, plan.seeds, plan.arms, runs)
 
 
@@ -142,9 +142,9 @@ def read_curve(run: Run, figure: str, iterations: int | None = None) -> list[flo
 
 
 def read_secondary_curve(spec: StudySpec, run: Run, figure: str, iterations: int | None = None) -> list[float] | None:
-    """Return a secondary figure at each iteration; None if an arm other than the study's own lacks it.
+    """Return a secondary figure at each iteration; None if the run has none and its arm is not the study's own.
 
-    Figures of the own arm's mechanism (patches, branches) need not exist in arms without it.
+    Figures of the mechanism (patches, branches) need not exist in arms without it.
     """
     try:
         return read_curve(run, figure, iterations)
@@ -196,7 +196,7 @@ def _to_json(plan: Plan, results: Results) -> dict[str, Any]:
         "runs": [run.model_dump() for run in _list_runs(plan, results)],
         "missing": [run.path.name for run in list_missing_runs(plan, results)],
         "summary": {arm.arm: _summary_to_json(arm) for arm in results.arms},
-        "also": {name: {arm.arm: _summary_to_json(arm) for arm in arms} for name, arms in results.beside.items()},
+        "also": {name: {arm.arm: _summary_to_json(arm) for arm in arms} for name, arms in results.secondary.items()},
         "verdict": results.verdict._asdict(),
         "experiment": {key: value for key, value in recipe_to_plain(plan.experiment).items() if key != "study"},
     }
@@ -205,7 +205,7 @@ def _to_json(plan: Plan, results: Results) -> dict[str, Any]:
 def _list_runs(plan: Plan, results: Results) -> list[RecordedRun]:
     """Return all finished and recorded runs, by arm in the recipe's order and then by seed."""
     finished = {(run.arm, run.seed): run for run in plan.runs if run.seed in results.curves[run.arm]}
-    recorded = {**plan.kept, **index_runs(find_record(plan.record))}  # another process may have written since
+    recorded = {**plan.recorded, **index_runs(find_record(plan.record))}  # another process may have written since
     runs = {key: _read_run(plan, run) for key, run in finished.items() if key not in recorded} | recorded
     order = plan.spec.names
     return sorted(runs.values(), key=lambda run: (order.index(run.arm), run.seed))
@@ -228,5 +228,5 @@ def _sum_seconds(rows: Sequence[Mapping[str, Any]]) -> float:
 
 
 def _summary_to_json(arm: ArmSummary) -> dict[str, Any]:
-    intervals = {"first": arm.first, "last": arm.last, "change": arm.change, "first_arm_minus": arm.behind}
+    intervals = {"first": arm.first, "last": arm.last, "change": arm.change, "first_arm_minus": arm.difference}
     return {"seeds": arm.seeds} | {name: ci and ci._asdict() for name, ci in intervals.items()}

@@ -1,8 +1,8 @@
-"""Execution of a study's or sweep's runs: some at a time, new ones started and interrupted ones resumed.
+"""Execution of a study's or sweep's runs, several at a time: new ones are started and interrupted ones resumed.
 
 A run is an ordinary `arena run selfplay` or `arena resume`, so an interrupted study loses at most the uncommitted
-iterations. Runs are child processes unless `Runner` gets another way to start them. Children end with the study. A run
-whose folder a lingering child still uses waits.
+iterations. Runs are child processes unless `Runner` gets another function to start them. Children end with the study. A
+run waits while another process, such as a child of an earlier study, uses its folder.
 """
 
 import json
@@ -24,7 +24,7 @@ from arena.process import build_child_command, build_child_environment, end_with
 from arena.store import checkpoints
 from arena.store.files import CONFIG
 from arena.store.locks import is_in_use
-from arena.store.stages import count_ended, stage_folder
+from arena.store.stages import count_finished_stages, stage_folder
 from games.plain_files import read_plain
 
 POLL = 0.2
@@ -32,13 +32,13 @@ POLL = 0.2
 
 
 class Task(Protocol):
-    """Interface of a run in progress that writes into its folder; `subprocess.Popen` has it, too."""
+    """Interface of a run in progress; `subprocess.Popen` implements it."""
 
     def poll(self) -> int | None:
         """Return the exit code; None while the run is in progress."""
 
     def terminate(self) -> None:
-        """Ask the run to end, without waiting for that."""
+        """Ask the run to end, without waiting for its end."""
 
     def wait(self) -> int:
         """Wait for the end of the run and return its exit code."""
@@ -69,8 +69,8 @@ class Runner:
         """Find the unfinished runs. At most `jobs` of them run at once; `begin` starts one run."""
         self.plan, self.jobs, self._start = plan, jobs, begin
         self.due = [run for run in plan.runs if not is_done(plan, run)]
-        self.left = sum(plan.iterations(run.arm) - plan.count_iterations(run) for run in self.due)
-        """Remaining iterations at the start."""
+        self.total_iterations = sum(plan.iterations(run.arm) - plan.count_iterations(run) for run in self.due)
+        """Number of iterations of the unfinished runs that remained at the start."""
         self.failures: list[str] = []
         """One message per failed run."""
         self._running: dict[Run, Task] = {}
@@ -88,7 +88,7 @@ class Runner:
         failed: Callable[[str], None],
         tick: Callable[[], None] = lambda: None,
     ) -> None:
-        """Start or resume all unfinished runs, and wait for their ends. No child is left, however this ends.
+        """Start or resume all unfinished runs, and wait until they end. Also after an exception, no child runs on.
 
         Calls `step` with a run and its number of new iterations, `failed` with a message for each failed run, and
         `tick` several times a second.
@@ -107,32 +107,33 @@ class Runner:
             self._stop()
 
     def _start_next(self) -> None:
-        """Start due runs that may start, so that at most `jobs` run. Drop those that are done by now."""
+        """Start due runs that may start, so that at most `jobs` run. Drop runs that another process has finished."""
         for run in [run for run in self.due if self._may_start(run)][: self.jobs - len(self._running)]:
             self.due.remove(run)
             if not is_done(self.plan, run):  # a lingering child may have finished it
-                warm = warm_settings(self.plan, run, self._first(run))
+                warm = warm_settings(self.plan, run, self._imitation_run(run))
                 donor, shared = self._donors.get(run, (None, 0))
-                reuse = donor.path if donor and count_ended(donor.path) >= shared else None
+                reuse = donor.path if donor and count_finished_stages(donor.path) >= shared else None
                 self._running[run] = self._start(run, build_command(self.plan, run, warm, reuse))
 
     def _may_start(self, run: Run) -> bool:
-        """Return False if another process uses the run's folder, or what it starts from is unfinished.
+        """Return False if another process uses the run's folder, or if its starting point is not computed yet.
 
-        That is the imitation of a warm arm, or the first stages of a pipeline, which one run of each seed computes.
+        The starting point is the shared imitation of warm arms, or the shared first stages of a pipeline. One run of
+        each seed computes it for the others.
         """
-        first = self._first(run)
+        first = self._imitation_run(run)
         is_pending = first in self.due or first in self._running
         has_weights = run == first or not is_pending or has_imitated(self.plan, first)
         donor, shared = self._donors.get(run, (run, 0))
-        has_stages = count_ended(donor.path) >= shared or not (donor in self.due or donor in self._running)
+        has_stages = count_finished_stages(donor.path) >= shared or not (donor in self.due or donor in self._running)
         return not is_in_use(run.path) and has_stages and (has_weights or run.arm not in self.plan.spec.warm)
 
-    def _first(self, run: Run) -> Run:
-        """Return the run of this seed whose imitation the warm arms reuse.
+    def _imitation_run(self, run: Run) -> Run:
+        """Return the run with the same seed whose imitation the warm arms reuse.
 
-        It is the run of the study's own arm if that arm is run here or has the weights, else that of the first warm
-        arm.
+        It is the run of the study's own arm if this plan has that arm or the run has imitated, else that of the first
+        warm arm.
         """
         spec, arms = self.plan.spec, self.plan.arms
         first = self.plan.run(spec.arm, run.seed)
@@ -166,9 +167,10 @@ class Runner:
 
 
 def find_donors(plan: Plan, due: Sequence[Run]) -> dict[Run, tuple[Run, int]]:
-    """Return for runs of a pipeline an earlier arm's run with the same seed and first stages, and how many it shares.
+    """Return, by run of a pipeline, the run (donor) from which it copies its first stages, and their number.
 
-    Of several arms, the one that shares most counts. Runs that have begun, or share no stage, are left out.
+    A donor has the same seed and is of the earlier arm that shares most stages. Runs that have begun, or share no
+    stage, are left out.
     """
     if isinstance(plan.experiment, Experiment):
         return {}
@@ -176,10 +178,10 @@ def find_donors(plan: Plan, due: Sequence[Run]) -> dict[Run, tuple[Run, int]]:
     for n, arm in enumerate(plan.arms):
         settings = [recipe_to_plain(with_arm(plan.experiment, each)) for each in plan.arms[: n + 1]]
         shared = {each: count_equal_stages(settings[k], settings[n]) for k, each in enumerate(plan.arms[:n])}
-        if shared and (most := max(shared.values())):
-            donor = next(each for each in shared if shared[each] == most)
+        if shared and (max_shared := max(shared.values())):
+            donor = next(each for each in shared if shared[each] == max_shared)
             fresh = [run for run in due if run.arm == arm and not (run.path / CONFIG).exists()]
-            donors |= {run: (plan.run(donor, run.seed), most) for run in fresh}
+            donors |= {run: (plan.run(donor, run.seed), max_shared) for run in fresh}
     return donors
 
 
@@ -202,10 +204,10 @@ def resume_command(run: Run) -> list[str]:
 
 
 def warm_settings(plan: Plan, run: Run, first: Run) -> list[str]:
-    """Return settings that start a run, or a pipeline's last stage, from the weights after run `first`'s imitation.
+    """Return settings that start a run, or a pipeline's last stage, from the weights after the imitation of `first`.
 
-    Empty if the run imitates itself: it is `first`, its arm is not in the study's `warm`, or `first` has no such
-    weights.
+    Returns [] if the run has to imitate by itself, because it is `first`, its arm is not in the study's `warm`, or
+    `first` has not imitated.
     """
     place = find_result_folder(plan, first)
     if run == first or run.arm not in plan.spec.warm or place is None or not has_imitated(plan, first):
@@ -221,7 +223,7 @@ def warm_settings(plan: Plan, run: Run, first: Run) -> list[str]:
 
 def is_done(plan: Plan, run: Run) -> bool:
     """Return True if the run is in the record, or has committed all its iterations and written any evaluation."""
-    if (run.arm, run.seed) in plan.kept:
+    if (run.arm, run.seed) in plan.recorded:
         return True
     last = find_last_experiment(with_arm(plan.experiment, run.arm))
     if (place := find_result_folder(plan, run)) is None or last.iterations not in checkpoints.iterations(place):

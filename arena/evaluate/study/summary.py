@@ -24,8 +24,8 @@ class ArmSummary:
     first: Interval
     last: Interval
     change: Interval
-    behind: Interval | None
-    """The study's own arm minus this one, over their common seeds; None for the own arm."""
+    difference: Interval | None
+    """Last value of the study's own arm minus that of this arm, over their common seeds; None for the own arm."""
 
 
 class Ends:
@@ -41,7 +41,7 @@ class Ends:
     def summary(self, arm: str, own_arm: str) -> ArmSummary:
         """Summarise one arm over its seeds, and compare its last values with those of the study's own arm."""
         first, last = list(self.first[arm].values()), list(self.last[arm].values())
-        behind = (
+        difference = (
             None if arm == own_arm or own_arm not in self.last else compare_paired(self.last, arm, own_arm, self.bounds)
         )
         return ArmSummary(
@@ -50,7 +50,7 @@ class Ends:
             first=mean_ci(first, self.bounds),
             last=mean_ci(last, self.bounds),
             change=paired_ci(first, last, self.bounds),
-            behind=behind,
+            difference=difference,
         )
 
 

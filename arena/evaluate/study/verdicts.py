@@ -1,6 +1,6 @@
-"""The verdict on a study, by the rule that its recipe stated beforehand.
+"""Verdict on a study's claim, by the rule that its recipe stated beforehand.
 
-It first asks if the mechanism acted and if the world can tell arms apart, and only then which arm is better.
+The rule first checks if the mechanism acted and if the world can tell arms apart, and only then which arm is better.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -12,7 +12,7 @@ from arena.evaluate.study.inference import compute_tails
 from arena.evaluate.study.summary import Values, compare_paired
 from arena.statistics import Bounds, Interval
 
-Word = Literal["holds", "not shown", "contradicted", "did not act", "world cannot tell", "not judged"]
+VerdictName = Literal["holds", "not shown", "contradicted", "did not act", "world cannot tell", "not judged"]
 Gauges = Mapping[str, Mapping[str, Mapping[int, float | None]]]
 """Mean of each gauge over a run, by gauge, arm and seed; None if no iteration of the run has it."""
 
@@ -20,7 +20,7 @@ Gauges = Mapping[str, Mapping[str, Mapping[int, float | None]]]
 class Verdict(NamedTuple):
     """Verdict on a study's claim (`verdict`, one of six phrases) with its reason."""
 
-    verdict: Word
+    verdict: VerdictName
     because: str
 
 
@@ -28,8 +28,8 @@ class Decision(NamedTuple):
     """P-values of the two verdicts that a study's comparisons can reach."""
 
     better: float
-    """Two-sided p-value of the verdict `holds`: the study's arm is not better than every compared arm by more than
-    the asked difference."""
+    """Two-sided p-value of the verdict `holds`, that the study's own arm is better than every compared arm by more than
+    the required difference."""
     worse: float
     """P-value of the verdict `contradicted`, with Bonferroni's correction for the number of compared arms."""
 
@@ -88,8 +88,8 @@ def _find_missing(spec: StudySpec, last: Values, seeds: int, gauges: Gauges) -> 
         return f"the rule judges {spec.seeds} seeds, not {seeds}"
     reference_arms = [gauge.unlike for gauge in spec.gauges if gauge.unlike]
     for arm in dict.fromkeys((spec.arm, *spec.verdict.better_than, *reference_arms)):
-        if (there := len(last.get(arm, ()))) < seeds:
-            return f"{there} of {seeds} runs of {arm} are there"
+        if (finished := len(last.get(arm, ()))) < seeds:
+            return f"{finished} of {seeds} runs of {arm} are finished"
     if seeds < 2:
         return "one seed has no interval: run two or more"
     return next(list_missing_gauges(spec, gauges), "")
@@ -125,7 +125,7 @@ def measure_gauge(spec: StudySpec, gauge: GaugeSpec, gauges: Gauges) -> tuple[fl
 
 
 def _find_ceiling(spec: StudySpec, last: Values, gains: Mapping[str, Interval]) -> str:
-    """Return why the world cannot tell the learning arms apart: all reach the best value, or end alike; else ""."""
+    """Return why the world cannot tell the learning arms apart: all are as good as possible, or alike; "" if it can."""
     if spec.room is None or not spec.baselines:
         return ""
     if spec.room.best is None:
@@ -142,7 +142,7 @@ def _find_ceiling(spec: StudySpec, last: Values, gains: Mapping[str, Interval]) 
 # -- the comparison ----------------------------------------------------------------------------------------------
 
 
-def _decide(rule: RuleSpec, gains: Collection[Interval]) -> Word:
+def _decide(rule: RuleSpec, gains: Collection[Interval]) -> VerdictName:
     if all(one.low > rule.by for one in gains):
         return "holds"
     return "contradicted" if any(one.high < rule.by for one in gains) else "not shown"

@@ -1,4 +1,4 @@
-"""Rollout parts by name."""
+"""Rollout parts by name: plug-ins that plan, expand, control or observe an iteration's matches."""
 
 from collections.abc import Callable, Mapping
 

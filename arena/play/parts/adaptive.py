@@ -2,10 +2,11 @@
 
 Attempts with equal outcomes teach a group estimator nothing. So each deal gets `least` attempts, and the others are
 allocated in proportion to the standard deviation of the outcome, √(p(1 - p)) (Neyman allocation). p is the success
-rate with one success and one failure added, so new deals are the least certain. For example, of 16 deals with 8
-attempts on average and `least` 2, 8 deals solved 30 times of 30 get 5 each, and 8 deals solved every second time 11.
-Source: DART-GUI (Li et al. 2025): fewer than 8 attempts if more than .6 succeed, and a length limit per task, that of
-its longest success. Its stored successes for tasks never solved are `learn.replay: success`.
+rate with one success and one failure added, so that new deals have the largest deviation. For example, of 16 deals with
+8 attempts on average and `least` 2, 8 deals that were always solved (30 of 30) get 5 each, and 8 deals that were solved
+half of the time get 11. Source: DART-GUI (Li et al. 2025), which gives fewer than 8 attempts to tasks with a success
+rate above .6, and limits a task's length to that of its longest success. For its replay of stored successes see
+`learn.replay: success`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +32,7 @@ def _check(setup: Setup, *, above: float, least: int, cap: str | None) -> None:
     if not play.pool:
         raise ValueError("it needs deals that repeat: set play.pool")
     if least > play.group:
-        raise ValueError(f"least is {least}, more than the {play.group} of a play.group")
+        raise ValueError(f"least is {least}, more than play.group, which is {play.group}")
     if play.part("resample") or play.part("branches"):
         raise ValueError("it plays groups of different sizes: leave out resample and branches")
     if cap is None:
@@ -57,18 +58,19 @@ def adaptive(
     """Allocate attempts to deals by their earlier outcomes, for deals that repeat (`play.pool`).
 
     A match is a success if the mean payoff of its trained seats is above `above`. Each deal of an iteration gets at
-    least `least` attempts. `cap` names the game's option that limits turns, such as `max_turns`: for solved deals it is
-    set to the length of their longest success; null is no cap.
+    least `least` attempts. `cap` names the game's option that limits turns, such as `max_turns`; for solved deals it is
+    lowered to the length of their longest success. null lowers nothing.
     """
     return Adaptive(above, least, cap)
 
 
 class Adaptive(RolloutPart):
-    """Allocation of attempts by the outcomes of each deal: attempts, successes, turns of its longest success."""
+    """Allocation of attempts and lengths by the earlier outcomes of each deal."""
 
     def __init__(self, above: float, least: int, cap: str | None) -> None:
         self.above, self.least, self.cap = above, least, cap
         self._deals: dict[str, list[int]] = {}
+        """[attempts, successes, turns of the longest success] by deal ("game seed")."""
 
     async def plan(self, k: int, plans: list[MatchPlan]) -> list[MatchPlan]:
         """Distribute the plans' total number of attempts over their deals, and cap the length of solved deals."""
@@ -79,7 +81,7 @@ class Adaptive(RolloutPart):
             options, capped = self.cap_options(deal[0].game, deal[0].seed, deal[0].options)
             for attempt in range(count):
                 identity = replace(deal[0].identity, deal=number + len(planned))
-                # Plans of a group differ in the first draw, the number of the attempt.
+                # Plans of a group differ in the first of their `draws`, the number of the attempt.
                 draws = (attempt, *deal[0].draws[1:]) if deal[0].group >= 0 else deal[0].draws
                 planned.append(replace(deal[0], identity=identity, draws=draws, options=dict(options), capped=capped))
         return planned
@@ -94,7 +96,7 @@ class Adaptive(RolloutPart):
                 row[LONGEST] = max(row[LONGEST], len(record.turns))
 
     def split_attempts(self, deals: Sequence[tuple[str, int]], total: int) -> list[int]:
-        """Split `total` attempts among deals (game, seed): `least` each, the rest by their outcomes' deviation."""
+        """Split `total` attempts among deals (game, seed): `least` each, the rest by their standard deviations."""
         shares = [sqrt(p * (1 - p)) for p in (self._rate(*deal) for deal in deals)]
         extra = apportion(total - self.least * len(deals), shares)
         return [self.least + count for count in extra]
@@ -110,7 +112,7 @@ class Adaptive(RolloutPart):
         return {**options, cap: row[LONGEST]}, cap
 
     def state(self) -> dict[str, list[int]]:
-        """Return attempts, successes and turns of the longest success by deal (as "game seed")."""
+        """Return [attempts, successes, turns of the longest success] by deal, whose key is "game seed"."""
         return self._deals
 
     def load(self, state: Mapping[str, Sequence[int]]) -> None:
@@ -126,7 +128,7 @@ class Adaptive(RolloutPart):
 
 
 def _deal_key(plan: MatchPlan) -> tuple[int, int]:
-    """Return a key of the plan's deal; a plan without a group is a deal of its own."""
+    """Return the key of the plan's deal. A plan without a group is a deal of its own."""
     return plan.group, plan.identity.deal if plan.group < 0 else 0
 
 

@@ -26,7 +26,7 @@ MakePart = TypeVar("MakePart", bound=Callable[..., "RolloutPart"])
 
 @dataclass(frozen=True, kw_only=True)
 class PartContext:
-    """Parts of the run that a rollout part may use."""
+    """Context of the run for a rollout part: seed, policies, engine and callbacks."""
 
     seed: int
     """Seed of the run."""
@@ -36,8 +36,8 @@ class PartContext:
     """Policies with weights, by name."""
     engine: Engine
     missing_deals: Callable[[int, Sequence[MatchRecord], int], Awaitable[int]]
-    """Function from iteration, finished matches and number of played deals to the number of deals that credit still
-    lacks, because it would drop some of the played ones."""
+    """Function that returns how many deals credit still lacks, because it would drop some of the played ones. Its
+    arguments are the iteration, the finished matches and the number of played deals."""
     note: Callable[[str], None]
     """Function that shows a line to the user."""
 
@@ -67,9 +67,9 @@ class Expansion:
 
 
 class RolloutPart:
-    """Mechanism that takes part in every iteration's play. The hooks do nothing by default.
+    """Plug-in with hooks into every iteration's play. The hooks do nothing by default.
 
-    Iterations may overlap (`play.ahead`), so state between the hooks of one iteration is kept by `k`.
+    Iterations may overlap (`play.ahead`), so a part has to keep state between hooks by iteration `k`.
     """
 
     async def plan(self, k: int, plans: list[MatchPlan]) -> list[MatchPlan]:
@@ -84,7 +84,7 @@ class RolloutPart:
         return Expansion()
 
     def control(self, plan: MatchPlan, game: Game) -> MatchControl | None:
-        """Return the control of a planned match, or None. `game` is the match's own and not yet reset."""
+        """Return a control for a planned match, or None. `game` is the game of this match, not yet reset."""
         return None
 
     def observe(self, k: int, records: Sequence[MatchRecord]) -> None:
@@ -163,21 +163,21 @@ def declare(**declarations: Any) -> Callable[[MakePart], MakePart]:
     return attach
 
 
-def declaration(chosen: PartConfig) -> Declaration:
-    """Return the declaration of a chosen part."""
+def get_declaration(chosen: PartConfig) -> Declaration:
+    """Return what a part declared with `declare`, or the defaults."""
     return getattr(part(chosen.kind, chosen.name), "declaration", Declaration())
 
 
 def check_parts(parts: Sequence[PartConfig], setup: Setup) -> None:
     """Raise ValueError, naming the part, if one cannot work with the setup."""
     for chosen in parts:
-        _check(chosen, declaration(chosen).check, setup)
+        _check(chosen, get_declaration(chosen).check, setup)
 
 
 def check_tables(parts: Sequence[PartConfig], tables: Sequence[SeatedGame], policies: Mapping[str, bool]) -> None:
     """Raise ValueError, naming the part, if one cannot work with the run's tables."""
     for chosen in parts:
-        _check(chosen, declaration(chosen).check_tables, tables, policies)
+        _check(chosen, get_declaration(chosen).check_tables, tables, policies)
 
 
 def _check(chosen: PartConfig, check: Callable[..., None], *arguments: Any) -> None:
@@ -191,6 +191,6 @@ def _check(chosen: PartConfig, check: Callable[..., None], *arguments: Any) -> N
         raise ValueError(f"play.parts: {chosen.name}: {error_line(error, path)}") from error
 
 
-def learners(plan: MatchPlan) -> list[str]:
-    """Return the seats of trained policies."""
+def learner_seats(plan: MatchPlan) -> list[str]:
+    """Return the seats of a planned match that trained policies play."""
     return [seat for seat, seating in plan.seats.items() if seating.trained]

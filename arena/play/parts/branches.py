@@ -19,7 +19,7 @@ Count = Annotated[int, Field(ge=1, le=10**4)]
 
 
 def _check(setup: Setup, *, count: int, at: str) -> None:
-    """Raise ValueError for more than one branch of the last turn, too many matches, or late matches."""
+    """Raise ValueError for several branches at the last turn, too many matches, or `play.enough` below 1."""
     if at == "last" and count != 1:
         raise ValueError(f"`at: last` is one branch of each match: set `count` to 1, not {count}")
     if setup.play.matches * (1 + count) > 10**6:
@@ -43,7 +43,7 @@ class Branches(RolloutPart):
         """Batches of plans whose matches have no branches yet, by iteration."""
 
     async def plan(self, k: int, plans: list[MatchPlan]) -> list[MatchPlan]:
-        """Note the plans, whose matches are branched when they have ended."""
+        """Remember the plans, whose matches are branched after they have ended."""
         self.planned.setdefault(k, []).append(plans)
         return plans
 
@@ -60,9 +60,9 @@ class Branches(RolloutPart):
         for record in records:
             if (plan := planned.get(record.identity.first_attempt)) is None:
                 continue
-            own = [turn.index for turn in record.turns if record.seats[turn.seat].trained]
-            own = own[-1:] if self.at == "last" else own
-            for turn in sorted(rng.permutation(own)[: self.count].tolist()):
+            turns = [turn.index for turn in record.turns if record.seats[turn.seat].trained]
+            turns = turns[-1:] if self.at == "last" else turns
+            for turn in sorted(rng.permutation(turns)[: self.count].tolist()):
                 branch = Branch(record, int(turn))
                 new.append(replace(plan, identity=branch.identity, branch=branch, source="branched"))
         return new

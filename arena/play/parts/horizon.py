@@ -9,7 +9,7 @@ from arena.parts.schedules import SCHEDULE, Clock
 from arena.parts.spec import Name
 from arena.play.control import MatchControl
 from arena.play.match import MatchPlan
-from arena.play.parts.base import PartContext, RolloutPart, Setup, declare, learners
+from arena.play.parts.base import PartContext, RolloutPart, Setup, declare, learner_seats
 from games.contracts import Act, Game
 
 
@@ -26,8 +26,8 @@ def _check(setup: Setup, *, turns: PartConfig, option: str | None) -> None:
 def horizon(context: PartContext, *, turns: Annotated[PartConfig, SCHEDULE], option: Name | None = None) -> RolloutPart:
     """Limit matches to `turns`, a number or a schedule such as `steps: {values: [6, 13, 20], every: 100}`.
 
-    The value is rounded and at least 1. `option` names the game's option to set, such as `max_turns`; null stops a
-    match after that many acts of a learner.
+    The value is rounded and at least 1. `option` names the game's option to set to it, such as `max_turns`; null stops
+    a match after that many acts of a learner.
     """
     return Horizon(turns, option, context.iterations)
 
@@ -50,8 +50,8 @@ class Horizon(RolloutPart):
         return [replace(plan, options={**plan.options, **length}, capped=self.option) for plan in plans]
 
     def control(self, plan: MatchPlan, game: Game) -> MatchControl | None:
-        """Return the limit of a match's learners, unless the game has it."""
-        return None if self.option else _Limit(self.length(plan.iteration), learners(plan))
+        """Return a limit of the learners' acts; None if an option of the game limits the match."""
+        return None if self.option else _Limit(self.length(plan.iteration), learner_seats(plan))
 
 
 class _Limit(MatchControl):

@@ -1,10 +1,10 @@
 """Instructions: populations of texts at the end of a role's system prompt, selected by reward (INSPO).
 
 Each deal draws one instruction per role with probability p_i = softmax(w / temperature), where w_i is a running mean of
-(payoff - mean) / deviation over an iteration's matches of a game. Running means forget, because the best instruction
-changes as the policy learns. At intervals a new text, by crossover or by a policy's reflection, replaces the worst;
-with `verify` only if it earned more than that one in a trial.
-Source: INSPO (Zhou et al. 2025), whose exact rule of attribution is not public.
+(payoff - mean) / deviation over an iteration's matches of a game. Running means discount old iterations, because the
+best instruction changes as the policy learns. At intervals, a new text from a crossover or a policy's reflection
+replaces the worst; with `verify`, only if it scored more than the worst in a trial.
+Source: INSPO (Zhou et al. 2025), whose exact attribution rule is not public.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from arena.parts.chance import generator
 from arena.parts.spec import Name, Spec
 from arena.play.match import MatchPlan
 from arena.play.parts.base import PartContext, RolloutPart, SeatedGame, Setup, declare
-from arena.play.parts.reflection import last_turn, write_instruction
+from arena.play.parts.reflection import describe_last_turn, write_instruction
 from arena.records import MatchRecord
 
 CROSSOVER_ATTEMPTS = 16
-"""Attempts to get a new instruction from a crossover."""
+"""Maximum attempts to get a new instruction from a crossover."""
 MAX_INSTRUCTION = 500
 """Maximum characters of an instruction."""
 Instruction = Annotated[str, Field(min_length=1, max_length=MAX_INSTRUCTION)]
@@ -38,9 +38,9 @@ class InstructionsOfRole(Spec):
     texts: Annotated[list[Instruction], Field(min_length=1, max_length=100)]
     """Initial instructions, all different."""
     temperature: Annotated[float, Field(gt=0, le=1e6)] = 0.25
-    """Temperature of the softmax that draws them, in standard deviations of payoffs."""
+    """Temperature of the softmax that draws instructions, in standard deviations of payoffs."""
     rate: Annotated[float, Field(gt=0, le=1)] = 0.2
-    """Weight of an iteration in the running mean of an instruction's scores; 1 uses only the last."""
+    """Minimum weight of an iteration in the running mean of an instruction's scores; 1 uses only the last."""
     every: Annotated[int, Field(ge=0, le=10**4)] = 0
     """Iterations between new instructions; 0 adds none."""
     size: Annotated[int, Field(ge=1, le=100)] = 8
@@ -48,9 +48,9 @@ class InstructionsOfRole(Spec):
     writer: Name | None = None
     """Policy that writes new instructions by reflection; null crosses two existing ones."""
     replay: Annotated[int, Field(ge=1, le=16)] = 1
-    """Iterations whose worst match the writer reads, the latest ones."""
+    """Number of latest iterations whose worst match the writer reads."""
     verify: Annotated[int, Field(ge=0, le=10**6)] = 0
-    """Deals of an iteration that try a new instruction before it may replace the worst; 0 replaces it at once."""
+    """Number of deals in which a new instruction is tried before it may replace the worst; 0 replaces it at once."""
 
     @model_validator(mode="after")
     def _check_texts(self) -> Self:
@@ -71,15 +71,15 @@ def _check(setup: Setup, *, roles: Mapping[str, InstructionsOfRole]) -> None:
 def _check_tables(
     tables: Sequence[SeatedGame], policies: Mapping[str, bool], *, roles: Mapping[str, InstructionsOfRole]
 ) -> None:
-    """Raise ValueError if no policy plays a role with instructions, or if a `writer` is unknown.
+    """Raise ValueError if no policy in `policies` plays a role with instructions, or if a `writer` is not among them.
 
-    `policies` has the policies with weights by name, and whether they are trained, which does not matter here.
+    `policies` are the names of the policies with weights. Its values (whether they are trained) are not used.
     """
     held = [table.roles[seat].role for table in tables for seat, policy in table.holders.items() if policy in policies]
     for role, rule in roles.items():
         if role not in held:
-            there = ", ".join(dict.fromkeys(held))
-            raise ValueError(f"no policy plays the role {role}{nearest(role, held)} (there are: {there})")
+            known = ", ".join(dict.fromkeys(held))
+            raise ValueError(f"no policy plays the role {role}{nearest(role, held)} (there are: {known})")
         if rule.writer is not None and rule.writer not in policies:
             raise ValueError(f"{role}.writer: unknown policy '{rule.writer}' (policies: {', '.join(policies)})")
 
@@ -91,7 +91,7 @@ def instructions(context: PartContext, *, roles: dict[Name, InstructionsOfRole])
 
 
 class ScoredInstruction(NamedTuple):
-    """Instruction in a population, with the running mean of its scores and the number of iterations that played it."""
+    """Instruction with the running mean of its scores (`weight`) and the number of iterations that played it."""
 
     text: str
     weight: float = 0.0
@@ -99,17 +99,17 @@ class ScoredInstruction(NamedTuple):
 
 
 class Instructions(RolloutPart):
-    """Populations of instructions of a run, by role."""
+    """Rollout part with a population of instructions per role, which draws them for deals and scores them."""
 
     def __init__(self, context: PartContext, rules: Mapping[str, InstructionsOfRole]) -> None:
         self.context, self.rules, self.seed = context, rules, context.seed
         self.populations = {role: [ScoredInstruction(text) for text in rule.texts] for role, rule in rules.items()}
         self.failed: dict[str, list[str]] = {}
-        """Last turn of each role in the match with its lowest payoff, of the latest iterations, oldest first."""
+        """Last turn of each role's worst match in each of the latest iterations, oldest first."""
         self.candidates: dict[str, str] = {}
         """New instruction of each role on trial in the current iteration."""
         self.renewed = 0
-        """Latest iteration before which new instructions were added."""
+        """Latest iteration for which `plan` has checked if new instructions are due."""
 
     def state(self) -> dict[str, Any]:
         """Return {"tried": populations by role, "failed": last turns of the worst matches by role} as JSON."""
@@ -117,14 +117,14 @@ class Instructions(RolloutPart):
         return {"tried": tried, "failed": {role: [*each] for role, each in self.failed.items()}}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Restore the populations and the worst matches. A role that the state lacks starts with its own texts."""
+        """Restore the populations and the worst matches. A role that is not in the state keeps its initial texts."""
         for role, rows in state["tried"].items():
             if role in self.rules:
                 self.populations[role] = [ScoredInstruction(**row) for row in rows]
         self.failed = {role: [*each] for role, each in state["failed"].items()}
 
     async def plan(self, k: int, plans: list[MatchPlan]) -> list[MatchPlan]:
-        """Draw an instruction for each deal, after adding a new one to each role's population if it is due."""
+        """Return the plans with an instruction drawn per deal. First add a new instruction to each role that is due."""
         if self.renewed < k:
             self.renewed = k
             for role in self.find_due(k):
@@ -173,7 +173,7 @@ class Instructions(RolloutPart):
         """Update the running means and the worst matches from an iteration's finished matches.
 
         An instruction that was not played keeps its mean. A candidate that scored more than the worst instruction
-        replaces it, and any other one is dropped.
+        is added; other candidates are dropped.
         """
         for role, rule in self.rules.items():
             scores, worst = _score_instructions(role, records)
@@ -201,7 +201,7 @@ class Instructions(RolloutPart):
     def add(self, k: int, role: str, text: str = "") -> str:
         """Add a new instruction (see `propose`) to a role's population and return it; "" if none was found.
 
-        It starts with the best score, and replaces the worst one in a full population.
+        It starts with the best score, and replaces the worst instruction of a full population.
         """
         if text := self.propose(k, role, text):
             del self.candidates[role]
@@ -221,7 +221,7 @@ class Instructions(RolloutPart):
         return text
 
     def _admit(self, role: str, new: ScoredInstruction) -> None:
-        """Add an instruction to a role's population, in place of the worst if it is full."""
+        """Add an instruction to a role's population. It replaces the worst if the population is full."""
         best = sorted(self.populations[role], key=lambda one: -one.weight)[: self.rules[role].size - 1]
         self.populations[role] = [*best, new]
 
@@ -236,8 +236,8 @@ class Instructions(RolloutPart):
         one, two = (
             population[int(n)].text.split() for n in rng.choice(len(population), size=2, replace=False, p=probabilities)
         )
-        first, rest = one[: int(rng.integers(1, len(one) + 1))], two[int(rng.integers(len(two))) :]
-        return to_one_line(" ".join([*first, *rest]), MAX_INSTRUCTION)
+        head, tail = one[: int(rng.integers(1, len(one) + 1))], two[int(rng.integers(len(two))) :]
+        return to_one_line(" ".join([*head, *tail]), MAX_INSTRUCTION)
 
 
 def _score_instructions(role: str, records: Iterable[MatchRecord]) -> tuple[dict[str, list[float]], str]:
@@ -255,4 +255,4 @@ def _score_instructions(role: str, records: Iterable[MatchRecord]) -> tuple[dict
         for record, seat, each in rows:
             if record.game == game:
                 scores.setdefault(record.seats[seat].instruction, []).append((each - float(payoffs.mean())) / spread)
-    return scores, last_turn(*min(rows, key=lambda row: row[2])[:2]) if rows else ""
+    return scores, describe_last_turn(*min(rows, key=lambda row: row[2])[:2]) if rows else ""

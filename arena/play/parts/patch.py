@@ -1,9 +1,9 @@
-"""Patches: an expert replaces learners' wrong acts (semi-online: UI-S1, Lu et al. 2025).
+"""Patches: an expert's acts replace a learner's wrong acts (semi-online RL: UI-S1, Lu et al. 2025).
 
 At every turn of a learner, an expert also chooses an act. If the acts differ, the learner's becomes a turn of source
 `replaced`, which the game does not read. The expert's act follows as a turn of source `patch`, from which no policy
-learns, and the learner continues as if it had written that act. Equal acts earn the reward `match` of 1, which is part
-of no payoff.
+learns, and the learner continues as if it had written that act. Equal acts earn the reward `match` of 1, which is
+not part of the payoff.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from arena.parts.paths import PolicyName
 from arena.plain import clean_text
 from arena.play.control import CONTINUE, Continue, Decision, MatchControl, Replace, Stop
 from arena.play.match import MatchPlan
-from arena.play.parts.base import PartContext, RolloutPart, SeatedGame, declare, learners
+from arena.play.parts.base import PartContext, RolloutPart, SeatedGame, declare, learner_seats
 from arena.play.texts import normalise_act
 from arena.records import MatchRecord
 from games.contracts import CUT, Act, Game, View
@@ -43,8 +43,8 @@ def patch(
 ) -> RolloutPart:
     """Replace learners' wrong acts by an expert's. After `most` patches the match stops at the next wrong act.
 
-    `expert` is a scripted policy, such as `oracle`, or path/to/file.py:function. Every other act than its own is wrong.
-    `most` null is no limit; 0 stops at the first wrong act.
+    `expert` is a scripted policy, such as `oracle`, or path/to/file.py:function. An act is wrong if it differs from the
+    expert's. `most: null` means no limit; 0 stops the match at the first wrong act.
     """
     return Patch(expert, most)
 
@@ -57,11 +57,11 @@ class Patch(RolloutPart):
 
     def control(self, plan: MatchPlan, game: Game) -> MatchControl | None:
         """Return the control that patches a match, with one expert per learner, or None without learners."""
-        experts = {seat: make_scripted(self.expert, plan.seed % 2**32, game) for seat in learners(plan)}
+        experts = {seat: make_scripted(self.expert, plan.seed % 2**32, game) for seat in learner_seats(plan)}
         return _Patches(self.expert, experts, self.most) if experts else None
 
     def metrics(self, records: Sequence[MatchRecord]) -> dict[str, dict[str, float]]:
-        """Return the section `patches`; see `patch_metrics`."""
+        """Return the section `patches` of the metrics; see `patch_metrics`."""
         figures = patch_metrics(records)
         return {"patches": figures} if figures else {}
 
@@ -76,13 +76,13 @@ class _Patches(MatchControl):
     def before(self, view: View, act: Act) -> Decision:
         """Reward a learner's act if it equals the expert's, else replace it, or stop the match after `most` patches.
 
-        Raises ScriptedPolicyError if the expert's act is no text.
+        Raises ScriptedPolicyError if the expert's act is not a text.
         """
         if (expert := self.experts.get(view.seat)) is None:
             return CONTINUE
         expected = expert.act(view)
         if not isinstance(expected, str):
-            raise ScriptedPolicyError(f"{self.name} has to answer with a text, not with {type(expected).__name__}")
+            raise ScriptedPolicyError(f"{self.name} must answer with a text, not with {type(expected).__name__}")
         if normalise_act(act.action) == normalise_act(expected := clean_text(expected)):
             return Continue({MATCH: 1.0})
         self.count += 1
@@ -92,7 +92,7 @@ class _Patches(MatchControl):
 
 
 def patch_metrics(records: Sequence[MatchRecord]) -> dict[str, float]:
-    """Return metrics of learners whose wrong acts are patched; {} without patches.
+    """Return metrics of learners whose wrong acts are patched; {} if no act was wrong.
 
     `count` is the number of patches per match, `agreed` the share of acts equal to the expert's. Three metrics measure
     semi-online performance (UI-S1): `progress`, the number of acts before the first wrong one as a share of the

@@ -52,7 +52,7 @@ def make_prompt(ranked: Sequence[tuple[float, str]], failed: Sequence[str]) -> s
     return "\n".join(["Instructions so far, with how good they were:", *scores, *(f"A bad match. {t}" for t in failed)])
 
 
-def last_turn(record: MatchRecord, seat: str) -> str:
+def describe_last_turn(record: MatchRecord, seat: str) -> str:
     """Return messages and reply of the seat's last turn, shortened to one line; "" if it took none."""
     turns = [turn for turn in record.turns if turn.seat == seat]
     read = " ".join(message.text for message in turns[-1].messages) if turns else ""

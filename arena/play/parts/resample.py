@@ -8,7 +8,7 @@ from arena.play.parts.base import Expansion, PartContext, Progress, RolloutPart,
 
 
 def _check(setup: Setup, *, rounds: int) -> None:
-    """Raise ValueError if matches overlap with learning: the credit of the current weights is not known yet."""
+    """Raise ValueError if play overlaps learning, because the current weights' credit is then not known in time."""
     if setup.play.overlaps:
         raise ValueError(
             "it needs the credit of the current weights, which are still learning: set ahead to 0 and enough to 1"
@@ -17,12 +17,12 @@ def _check(setup: Setup, *, rounds: int) -> None:
 
 @declare(check=_check)
 def resample(context: PartContext, *, rounds: Annotated[int, Field(ge=1, le=10**4)] = 1) -> RolloutPart:
-    """Play new deals in place of those that `credit.select` dropped, in at most that many rounds per iteration."""
+    """Play new deals in place of those that `credit.select` dropped, in at most `rounds` rounds per iteration."""
     return Resample(context, rounds)
 
 
 class Resample(RolloutPart):
-    """Further deals of an iteration, as many as credit still lacks."""
+    """Rollout part that adds as many deals to an iteration as its selection dropped."""
 
     def __init__(self, context: PartContext, rounds: int) -> None:
         self.context, self.rounds = context, rounds

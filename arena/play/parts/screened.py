@@ -59,7 +59,7 @@ class Screening(RolloutPart):
     def seeds(self) -> dict[str, list[int]]:
         """Seeds of the deals to play, by game, ascending. Raises StoreError if there are none."""
         outcomes: dict[tuple[str, int], list[bool]] = {}
-        for game, seed, success in self._matches():
+        for game, seed, success in self._read_outcomes():
             outcomes.setdefault((game, seed), []).append(success)
         seeds: dict[str, list[int]] = {}
         for (game, seed), successes in sorted(outcomes.items()):
@@ -70,7 +70,7 @@ class Screening(RolloutPart):
         self.context.note(f"practises {sum(map(len, seeds.values()))} of {len(outcomes)} screened deals")
         return seeds
 
-    def _matches(self) -> Iterator[tuple[str, int, bool]]:
+    def _read_outcomes(self) -> Iterator[tuple[str, int, bool]]:
         """Yield game, seed and success of each finished match of the baseline run."""
         reader = RunReader(self.folder).log
         for iteration in reader.iterations():
@@ -84,12 +84,12 @@ class Screening(RolloutPart):
         """Replace the seed of each planned deal by that of a screened deal of the same game."""
         planned = list[MatchPlan]()
         for place, (_, deal) in enumerate(groupby(plans, lambda plan: (plan.group, plan.seed))):
-            own = list(deal)
-            epoch, seed = self._deal(own[0].game, (k - 1) * len({plan.group for plan in plans}) + place)
-            planned += [replace(plan, seed=seed, draws=(*plan.draws, epoch)) for plan in own]
+            matches = list(deal)
+            epoch, seed = self._pick_deal(matches[0].game, (k - 1) * len({plan.group for plan in plans}) + place)
+            planned += [replace(plan, seed=seed, draws=(*plan.draws, epoch)) for plan in matches]
         return planned
 
-    def _deal(self, game: str, number: int) -> tuple[int, int]:
+    def _pick_deal(self, game: str, number: int) -> tuple[int, int]:
         """Return (pass over the screened deals, seed) for the run's deal with this number, counted from 0.
 
         The pass goes into the plan's draws, so that repeated deals get new randomness.

@@ -1,7 +1,7 @@
 """Early stops: matches end if a learner repeats itself or acts illegally too often.
 
-Sources: ActiveVLN (2025) and SimpleTIR (Xue et al. 2025) end such episodes early. The match ends at the cost of the
-learner's stake.
+The seat to move then loses its stake, as after an illegal act. Sources: ActiveVLN (2025) and SimpleTIR (Xue et al.
+2025), which end such episodes early.
 """
 
 from collections import Counter
@@ -12,7 +12,7 @@ from pydantic import Field
 
 from arena.play.control import MatchControl
 from arena.play.match import MatchPlan
-from arena.play.parts.base import PartContext, RolloutPart, learners
+from arena.play.parts.base import PartContext, RolloutPart, learner_seats
 from arena.play.texts import normalise_act
 from games.contracts import Act, Game
 
@@ -20,7 +20,7 @@ Times = Annotated[int, Field(ge=0, le=10**4)]
 
 
 def stop(context: PartContext, *, repeated: Times = 0, illegal: Times = 0) -> RolloutPart:
-    """Stop a match after that many equal, or illegal, acts of a learner in a row; 0 turns a rule off."""
+    """Stop a match after `repeated` equal or `illegal` illegal acts of a learner in a row; 0 turns a rule off."""
     return EarlyStop(repeated, illegal)
 
 
@@ -31,8 +31,8 @@ class EarlyStop(RolloutPart):
         self.repeated, self.illegal = repeated, illegal
 
     def control(self, plan: MatchPlan, game: Game) -> MatchControl | None:
-        """Return the rules of a match with learners."""
-        return _Streaks(learners(plan), self.repeated, self.illegal)
+        """Return the control that applies the rules to a match's learners."""
+        return _Streaks(learner_seats(plan), self.repeated, self.illegal)
 
 
 class _Streaks(MatchControl):

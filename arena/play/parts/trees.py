@@ -98,7 +98,7 @@ class Trees(RolloutPart):
         sizes = {name: policy.frame.vocabulary_size for name, policy in self.context.policies.items()}
         new = [Tree(deal, self.rule, sizes, self.context.seed) for deal in deals.values()]
         self.trees.setdefault(k, []).extend(new)
-        return [plan for tree in new for plan in tree.next()]
+        return [plan for tree in new for plan in tree.next_plans()]
 
     async def expand(self, k: int, progress: Progress) -> Expansion:
         """Return the next matches of all trees. A match that was given up is not replaced."""
@@ -106,7 +106,7 @@ class Trees(RolloutPart):
         for record in progress.ended[self.seen.get(k, 0) :]:
             if tree := trees.get(record.identity.lineage()[0].first_attempt):
                 tree.add_match(record)
-        plans = [plan for tree in self.trees[k] for plan in tree.next()]
+        plans = [plan for tree in self.trees[k] for plan in tree.next_plans()]
         if plans:
             self.seen[k] = len(progress.ended)
         else:
@@ -126,32 +126,32 @@ class _Path:
 
 
 class Tree:
-    """Planner of a deal's matches and branches: `next` returns the plans to play, `add_match` adds finished matches."""
+    """Planner of one deal's matches and branches. `next_plans` returns plans to play; `add_match` takes the results."""
 
-    def __init__(self, plans: Sequence[MatchPlan], rule: TreeRule, vocabulary: dict[str, int], seed: int) -> None:
-        """Prepare a tree with one match per plan. `vocabulary_size` has the size by policy; `seed` is the run's."""
-        self.rule, self.vocabulary_size, self.seed = rule, vocabulary, seed
+    def __init__(self, plans: Sequence[MatchPlan], rule: TreeRule, vocabulary_size: dict[str, int], seed: int) -> None:
+        """Prepare a tree with one match per plan. `vocabulary_size` is by policy; `seed` is the run's."""
+        self.rule, self.vocabulary_size, self.seed = rule, vocabulary_size, seed
         self._plans, self._started, self._left = list(plans), 0, len(plans)
-        """Plans by match that starts at the deal, number of started ones, and number of matches still to plan."""
+        """Plans of matches that start at the deal, number of those started, and number of matches still to plan."""
         self._paths: list[_Path] = []
         self._chains: dict[MatchId, int] = {}
         """`_Path.chain` of the branches in progress."""
         self._turn = 0
         """Next turn to consider for branching."""
-        self._auto = rule.first == "auto"
-        """True until the first match has decided how many matches start at the deal."""
+        self._decide_starts = rule.first == "auto"
+        """True until the first match's entropies have decided how many matches start at the deal (`first: auto`)."""
 
     @property
     def identities(self) -> list[MatchId]:
-        """Identities of the planned matches, which its branches share."""
+        """Identities of the deal's plans; every branch descends from one of them."""
         return [plan.identity for plan in self._plans]
 
-    def next(self) -> list[MatchPlan]:
+    def next_plans(self) -> list[MatchPlan]:
         """Return the plans to play next, once all earlier ones have ended; [] if every match of the tree is planned."""
         if not self._started:
             return self._take_plans(1 if self.rule.first == "auto" else self.rule.first)
-        if self._auto:
-            self._auto = False
+        if self._decide_starts:
+            self._decide_starts = False
             if self._paths and (more := self._take_plans(self._count_starts(self._paths[0].record) - 1)):
                 return more
         while self._left and self._turn < max((len(path.record.turns) for path in self._paths), default=0):
@@ -191,14 +191,14 @@ class Tree:
     def _find_branchable_turn(self, path: _Path) -> Turn | None:
         """Return the current turn of a path, or None if it must not be branched.
 
-        It must be written by a learner, not the seat's first turn, and after the path's own branch turn.
+        It must be written by a learner, not be the seat's first turn, and follow the path's own branch turn.
         """
         record, identity = path.record, path.record.identity
         if self._turn >= len(record.turns) or self._turn <= identity.turn:
             return None
         turn = record.turns[self._turn]
-        own = record.seats[turn.seat].trained and turn.source in OWN
-        if not own or len(identity.lineage()) >= MAX_BRANCHES:
+        is_learners = record.seats[turn.seat].trained and turn.source in OWN
+        if not is_learners or len(identity.lineage()) >= MAX_BRANCHES:
             return None
         return turn if any(one.seat == turn.seat for one in record.turns[: self._turn]) else None
 
@@ -222,8 +222,8 @@ class Tree:
         """Return AEPO's number of matches that start at the deal, from the reply entropies of the first match."""
         first, later = list[float](), list[float]()
         for seat, seating in record.seats.items():
-            own = [self.entropy(record, turn) for turn in record.turns if seating.trained and turn.seat == seat]
-            first, later = first + own[:1], later + own[1:]
+            entropies = [self.entropy(record, turn) for turn in record.turns if seating.trained and turn.seat == seat]
+            first, later = first + entropies[:1], later + entropies[1:]
         gap = sum(first) / max(1, len(first)) - sum(later) / max(1, len(later))
         count = len(self._plans)
         return min(count, max(1, int(count / (1.0 + exp(-0.5 * gap))) + 1))

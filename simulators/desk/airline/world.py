@@ -168,7 +168,10 @@ class Airline(AirlineTables):
         return goals.draw_candidates(self, rng)
 
     def list_lookups(self, numbers: Sequence[str], mentions: Sequence[str]) -> list[str]:
-        """Return helpful read calls as text; `mentions` are an origin and a destination, or ids of flights."""
+        """Return read calls that help with a request about these bookings, as text.
+
+        `mentions` are an origin and a destination, or ids of flights.
+        """
         calls = ["show_customer()", "list_bookings()", *(f'show_booking(booking="{number}")' for number in numbers)]
         calls += [f'show_flight(flight="{name}")' for name in mentions if name not in AIRPORTS]
         towns = [name for name in mentions if name in AIRPORTS]

@@ -1,4 +1,4 @@
-"""Settings of a customer's phone: their names, values and needs, and the vocabulary of statements about them."""
+"""Settings of a customer's phone, the services that need them, and the vocabulary of statements about them."""
 
 from __future__ import annotations
 
@@ -10,28 +10,29 @@ from simulators.extractor import Vocabulary, make_vocabulary
 
 Service = Literal["calls", "data"]
 THINGS: Mapping[Service, str] = {"calls": "calls", "data": "mobile data"}
-"""Words of the customer for each service."""
+"""The customer's words for each service."""
 SERVICE = "service"
-"""Name of a trial of the failing service; its values are `WORKS` and `FAILS`."""
+"""Name under which the state of the failing service is stated, with the values `WORKS` and `FAILS`."""
 WORKS, FAILS = "works", "fails"
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Setting of a phone with two values. Services need the value `good`; the other is `bad`."""
+    """Setting of a phone with two values: services need `good` and may fail with `bad`."""
 
     name: str
     good: str
     bad: str
     words: tuple[str, ...]
-    """Folded phrases that name it in plain text."""
+    """Normalised phrases (`fold`) that name it in plain text."""
     for_calls: bool = False
-    """Whether calls fail with the bad value; mobile data always does."""
+    """Whether calls fail with the bad value."""
     abroad: bool = False
-    """Whether it matters only abroad."""
+    """Whether the setting matters only abroad."""
     for_data: bool = True
+    """Whether mobile data fails with the bad value."""
     good_words: tuple[str, ...] = ()
-    """Folded verbs that mean to set the good value, besides those of on and off."""
+    """Normalised words for setting the good value, in addition to on and off."""
 
     @property
     def values(self) -> tuple[str, str]:
@@ -39,7 +40,7 @@ class Setting:
         return self.good, self.bad
 
     def opposite(self, value: str) -> str:
-        """Return the setting's value that is not this one."""
+        """Return the setting's other value."""
         return self.bad if value == self.good else self.good
 
 
@@ -69,7 +70,7 @@ SETTINGS: Mapping[str, Setting] = {
 
 
 def list_needed(service: Service, abroad: bool) -> list[str]:
-    """Return the names of the settings that must have their good value for a service to work."""
+    """Return the names of the settings that a service needs at their good value."""
     return [
         name
         for name, setting in SETTINGS.items()
@@ -78,16 +79,16 @@ def list_needed(service: Service, abroad: bool) -> list[str]:
 
 
 def word_statement(name: str, value: str, service: Service) -> str:
-    """Word a setting's value as the customer does, or for `SERVICE` whether the service works."""
+    """Return a setting's value, or for `SERVICE` whether the service works, as a sentence of the customer."""
     if name == SERVICE:
         verbs = {"calls": ("work", "do not work"), "data": ("works", "does not work")}[service]
         return f"{THINGS[service].capitalize()} {verbs[value == FAILS]}."
-    about = SETTINGS[name].name
-    return f"{about[:1].upper()}{about[1:]} is {value}."
+    label = SETTINGS[name].name
+    return f"{label[:1].upper()}{label[1:]} is {value}."
 
 
 def _spell_claims() -> Iterator[tuple[str, list[str]]]:
-    """Yield each topic, a name and a value separated by a blank, with its spellings."""
+    """Yield each topic, "name value", with the phrases that state it."""
     for name, setting in SETTINGS.items():
         for value in setting.values:
             other, phrases = setting.opposite(value), list[str]()
@@ -111,7 +112,10 @@ CLAIMS: Vocabulary = make_vocabulary(dict(_spell_claims()))
 
 
 def read_claims(text: str) -> list[tuple[str, str]]:
-    """Return the values that a text states of settings and service, as (name, value); doubts are left out."""
+    """Return the settings' values and the service's state that a text claims, as (name, value).
+
+    A denied value counts as a claim of the opposite one. Uncertain statements are left out.
+    """
     found = []
     for topic, stance in CLAIMS.read(text).items():
         name, _, value = topic.partition(" ")

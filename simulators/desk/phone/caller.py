@@ -1,6 +1,6 @@
 """Scripted customer with a phone: it follows the agent's instructions and reports what the phone shows.
 
-It does nothing else with the phone. Some personas may at first not find a setting, or fail to change it, and say so.
+It does nothing else with the phone. Some personas may fail at first to find or change a setting, and report that.
 """
 
 from __future__ import annotations
@@ -20,35 +20,39 @@ from simulators.extractor import Reading
 from simulators.person import PERSONAS
 
 LOCKING = Step("sim_lock", SETTINGS["sim_lock"].bad)
-"""Step for which the phone has no tool."""
+"""Step that the phone has no tool for, so it is ignored."""
 
 
 @dataclass(kw_only=True)
 class Caller(Customer):
-    """Scripted customer with a `handset`. It agrees to any write on its line, and is served when the service works."""
+    """Scripted customer with a phone (`handset`).
+
+    It agrees to any repair of its line. Its goal is fulfilled when the service works.
+    """
 
     handset: Handset
-    has_tried: bool = False
-    """Whether it tries the service on the agent's message."""
+    tries_service: bool = False
+    """Whether the agent's last message made it try the service."""
     followed: list[Step] = field(default_factory=list)
-    """All instructions so far, with repetitions."""
+    """All instructions so far, including repeated ones."""
     uses: list[str] = field(default_factory=list)
-    """Calls of the phone's tools that the last message needs."""
+    """Calls of the phone's tools that the agent's last message requires."""
 
     def read(self, text: str, proposed: bool) -> Reading:
-        """Parse a text as Customer does, and its statements about the phone."""
+        """Parse a text as `Customer.read` does, including its statements about the phone."""
         base, phone = super().read(text, proposed), CLAIMS.understand(text)
         return Reading({**base.facts, **phone.facts}, base.unclear & phone.unclear)
 
     def hear(self, speech: Speech) -> str:
-        """Process the agent's message as Customer does. The phone's service is tried if it asks for that, or `more`."""
-        self.has_tried, self.uses = speech.more or any(step.name == SERVICE for step in speech.steps), []
+        """Process the agent's message as `Customer.hear` does. Tries the service if told to, or if asked what else."""
+        self.tries_service, self.uses = speech.more or any(step.name == SERVICE for step in speech.steps), []
         return super().hear(speech)
 
     def follow(self, steps: Sequence[Step]) -> tuple[bool, list[str]]:
-        """Do the steps on the phone; return whether any helped, and one statement for each setting named.
+        """Do the steps on the phone. Returns (whether any may have helped, one statement per setting).
 
-        The statements are about the phone's final state, or say that a setting was not found.
+        A step counts as helpful the first two times. The statements describe the phone's final state, or say that a
+        setting was not found.
         """
         useful, found = False, dict[str, bool]()
         for step in steps:
@@ -58,7 +62,7 @@ class Caller(Customer):
         return useful, [self._tell(name, known) for name, known in found.items()]
 
     def make_consent(self, proposal: Proposal) -> Consent | None:
-        """Return the consent to a proposed write on its line; None if it would not want the proposed write."""
+        """Return the consent to a proposed write on the customer's line; None for any other proposal."""
         if not self._wants(proposal):
             return None
         tool = proposal.write.tool if proposal.write else min(proposal.tools)
@@ -70,14 +74,14 @@ class Caller(Customer):
         return len(proposal.tools) == 1 and proposal.numbers <= {self.goal.subject}
 
     def _is_fulfilled(self, outcome: Outcome) -> bool:
-        return self.has_tried and self.handset.is_working and outcome.told.keys() >= self.goal.facts.keys()
+        return self.tries_service and self.handset.is_working and outcome.told.keys() >= self.goal.facts.keys()
 
     def _follow_step(self, step: Step) -> bool:
-        """Do a step on the phone, possibly with an error. Returns False if the customer does not find the setting."""
+        """Do a step on the phone. The persona may err; returns False if it does not find the setting."""
         name, value = step
         phone, persona = self.handset, PERSONAS[self.record.persona]
         slips = min(1.0, SLIP * persona.slips) if persona.slips > 1 else 0.0
-        errs = step not in self.followed and phone.draws.get(name, 1.0) < (slips if value else persona.forgets)
+        errs = step not in self.followed and phone.error_draws.get(name, 1.0) < (slips if value else persona.forgets)
         if not value:
             self._use("try_service" if name == SERVICE else "show_phone", {})
             return not errs

@@ -49,7 +49,7 @@ class Shop(ShopTables):
 
     def list_orders(self) -> list[dict[str, Any]]:
         """List the verified customer's orders.
-        Returns dicts with order, status and products. Raises ValueError if nobody is verified.
+        Returns dicts with order, status and products. Raises ValueError if no customer is verified.
         """
         orders = self.fetch_all(
             "SELECT id AS 'order', status FROM orders WHERE customer = ? ORDER BY id", self.require_verified()
@@ -175,13 +175,16 @@ class Shop(ShopTables):
         return goals.draw_candidates(self, rng)
 
     def list_lookups(self, numbers: Sequence[str], mentions: Sequence[str]) -> list[str]:
-        """Return helpful read calls as text; `mentions` are products."""
+        """Return read calls that help with a request about these orders and products (`mentions`), as text."""
         calls = ["show_customer()", "list_orders()"]
         calls += [f'{tool}(order="{number}")' for tool in ("show_order", "track_order") for number in numbers]
         return calls + [f'show_product(product="{name}")' for name in mentions]
 
     def list_marks(self, write: Write) -> list[str]:
-        """Return words for the order's status and age, and how its payment and items relate to the write."""
+        """Return words for the facts of the order on which the rules about a write depend.
+
+        They give its status and age, and compare its payment method and items with the write's arguments.
+        """
         order = self.find_order(write.subject)
         if order is None:
             return []

@@ -525,10 +525,10 @@ SPLIT = [KEY, "\u200b".join(KEY), "\n".join(KEY), KEY[:5] + "\x1b\x00\u202e \u20
 
 @pytest.mark.parametrize("content", SPLIT, ids=range(len(SPLIT)))
 def test_key_is_redacted_in_completions_and_refusals(content):
-    from agents.reply import visible
+    from agents.reply import remove_invisible
 
     def clean(text):
-        return "".join(c for c in visible(text) if "!" <= c <= "~")
+        return "".join(c for c in remove_invisible(text) if "!" <= c <= "~")
 
     with Server(reply_with(make_completion(f"BET | it is {content}."))) as server:
         _, answer = server.ask()

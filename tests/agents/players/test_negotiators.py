@@ -14,7 +14,7 @@ from agents.players import negotiators
 from agents.players.negotiators import (
     ASPIRATIONS,
     AspirationExploiter,
-    Aspirer,
+    AspirationNegotiator,
     RandomExploiter,
     concede,
     list_shares,
@@ -239,7 +239,7 @@ def test_ultimatum_is_the_best_of_all_offers(name):
         for act in (f"OFFER {a} {b} {c}" for a, b, c in list_shares(pool)):
             for game in make_games(pool, own, "opener", 2):
                 game.step(act)
-                game.step(Aspirer(ASPIRATIONS[name]).act(make_view(game, "responder", 1)))
+                game.step(AspirationNegotiator(ASPIRATIONS[name]).act(make_view(game, "responder", 1)))
                 earned[act] += game.payoffs()["opener"]
         total = 0.0
         for game in make_games(pool, own, "opener", 2):
@@ -271,7 +271,7 @@ def compute_best_total(worlds, seat, prey):
 def test_longer_games_are_played_as_well_as_brute_force_can(name):
     by_size = collections.Counter((pool, own) for pool, (own, _) in instances())
     few = [key for key, size in sorted(by_size.items(), key=lambda item: (item[1], item[0])) if size > 2]
-    prey = Aspirer(ASPIRATIONS[name])
+    prey = AspirationNegotiator(ASPIRATIONS[name])
     for pool, own in few[:2]:
         games = list(make_games(pool, own, "opener", 4))
         earned = 0.0
@@ -288,7 +288,10 @@ def test_exploiter_belief_only_narrows(name):
     for seed, (seat, other) in itertools.product(range(40), itertools.permutations(Negotiation.seats)):
         game, left = Negotiation(), []
         game.reset(seed=seed)
-        players: dict[str, Any] = {seat: AspirationExploiter(ASPIRATIONS[name]), other: Aspirer(ASPIRATIONS[name])}
+        players: dict[str, Any] = {
+            seat: AspirationExploiter(ASPIRATIONS[name]),
+            other: AspirationNegotiator(ASPIRATIONS[name]),
+        }
         while not game.ended:
             mover = game.agent_selection
             game.step(players[mover].act(make_view(game, mover, game.turns)))

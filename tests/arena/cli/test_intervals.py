@@ -7,7 +7,7 @@ import pytest
 from arena.cli.loop import wait
 from arena.cli.summary import compute_changes
 from arena.evaluate.evaluation import compute_change, evaluate
-from arena.evaluate.specs import Contenders
+from arena.evaluate.specs import ContenderLoader
 from arena.play.settings import GameSpec
 from arena.statistics import rate_ci
 from tests.factories.made_run import make_run
@@ -25,7 +25,7 @@ def test_summary_rates_have_wilson_intervals(tmp_path: Path) -> None:
 
 
 def test_figures_of_an_evaluation_keep_to_their_ranges() -> None:
-    (contender,) = wait(Contenders().load("random"))
+    (contender,) = wait(ContenderLoader().load("random"))
     once, again = (wait(evaluate(contender, [contender], GameSpec(name="ultimatum"), 6, seed=0))[0] for _ in range(2))
     assert once.ranges["invalid"] == once.ranges["deal"] == (0, 1) and once.ranges["turns"][0] == 0
     for name in ("invalid", "deal", "offered"):

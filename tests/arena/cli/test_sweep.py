@@ -63,5 +63,5 @@ def test_refusals_create_no_folder(tmp_path: Path) -> None:
     (tmp_path / "sweep").mkdir()
     (tmp_path / "sweep" / "mine.txt").write_text("mine")
     line = arena("sweep", "negotiation-nano", *GRID, *out).err.splitlines()[-1]
-    assert "is there and no folder of a study or sweep" in line
+    assert "exists and is no folder of a study or sweep" in line
     assert [file.name for file in (tmp_path / "sweep").iterdir()] == ["mine.txt"]

@@ -18,7 +18,7 @@ from arena.config.sources import set_layer, text_layer
 from arena.credit.assign import assign
 from arena.credit.batch import TurnBatch
 from arena.credit.compare import compare
-from arena.credit.rewards.agreement import Trend, compute_trend, measure_agreement, measure_position_bias
+from arena.credit.rewards.agreement import RewardHackingAlarm, compute_trend, measure_agreement, measure_position_bias
 from arena.credit.rewards.judge import _pair_neighbours
 from arena.credit.settings import CreditSpec
 from arena.errors import ConfigError, PlayError
@@ -287,15 +287,15 @@ def test_trend_is_the_mann_kendall_statistic() -> None:
 def test_alarm_is_rare_by_chance_and_certain_for_an_exploit() -> None:
     rng, alarms = np.random.default_rng(0), 0
     for _ in range(2000):
-        trend = Trend(10, True, {})
+        alarm = RewardHackingAlarm(10, True, {})
         for _ in range(10):
-            trend.add(float(rng.normal()), float(rng.normal()), 0.5)
-        alarms += trend.is_raised
+            alarm.add(float(rng.normal()), float(rng.normal()), 0.5)
+        alarms += alarm.is_raised
     assert alarms / 2000 < 0.01, "0.05 squared, for independent series"
-    trend = Trend(10, True, {})
-    lines = [trend.add(k + rng.normal() / 3, -k + rng.normal() / 3, 0.5) for k in range(12)]
+    alarm = RewardHackingAlarm(10, True, {})
+    lines = [alarm.add(k + rng.normal() / 3, -k + rng.normal() / 3, 0.5) for k in range(12)]
     assert [bool(line) for line in lines] == [False] * 9 + [True, False, False], "reported once"
-    assert Trend(10, True, json.loads(json.dumps(trend.state()))).is_raised
+    assert RewardHackingAlarm(10, True, json.loads(json.dumps(alarm.state()))).is_raised
 
 
 def test_alarm_is_raised_when_the_policy_exploits_the_judge() -> None:
@@ -317,9 +317,9 @@ def test_alarm_is_raised_when_the_policy_exploits_the_judge() -> None:
 
 
 def test_pairwise_alarm_needs_disagreement_with_a_falling_payoff() -> None:
-    trend = Trend(4, False, {})
-    assert [bool(trend.add(0.5, -k, 0.2)) for k in range(4)] == [False, False, False, True]
-    agreeing = Trend(4, False, {})
+    alarm = RewardHackingAlarm(4, False, {})
+    assert [bool(alarm.add(0.5, -k, 0.2)) for k in range(4)] == [False, False, False, True]
+    agreeing = RewardHackingAlarm(4, False, {})
     assert not any(agreeing.add(0.5, -k, 0.8) for k in range(4))
 
 
@@ -408,7 +408,7 @@ def test_run_judged_by_an_endpoint(tmp_path: Path) -> None:
         (("seats: [opener, responder]", "seats: [buyer]"), "seats: no trained policy has the seat 'buyer'"),
         (("acts: [opener, responder]", "acts: [buyer]"), "rubric bold: sees.acts: no game has the seat 'buyer'"),
         (("group: 2, in", "in"), "mode pairwise compares matches of one deal: set play.group"),
-        (("gate_tolerance", "replay: success, gate_tolerance"), "fallback drop does not go with learn.replay"),
+        (("gate_tolerance", "replay: success, gate_tolerance"), "fallback drop cannot be combined with learn.replay"),
     ],
 )  # fmt: skip
 def test_unusable_judge_is_refused_before_the_run(change: tuple[str, str], message: str) -> None:

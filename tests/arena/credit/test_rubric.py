@@ -49,7 +49,7 @@ def test_rubric_file_and_mapping_give_the_same_stage(tmp_path: Path) -> None:
         ("    ask: Is it polite?", "    ask: Is it?\n    weight: 0", "polite.yaml:7: criteria[0].weight: "),
         ("[agent]}", "[agent], messages: [agent]}", "polite.yaml:7: sees: the acts of 'agent' are shown already"),
         ("[agent]}", "[agent], thoughts: [person]}", "add 'person' to acts"),
-        ("pays: manners", "pays: manners\nscale: [5, 1]", "the lowest score 5 has to be less than the highest 1"),
+        ("pays: manners", "pays: manners\nscale: [5, 1]", "the lowest score 5 must be less than the highest 1"),
         ("pays: manners", "pays: manners\nscale: [1, 2, 3]", "polite.yaml:4: scale"),
         (
             "pays: manners",

@@ -17,7 +17,7 @@ from arena.cli.loop import wait
 from arena.errors import ConfigError
 from arena.evaluate import sampled
 from arena.evaluate.best_of import BestOf, find_answering_seat, play_best_of, seat_contenders
-from arena.evaluate.specs import Contenders
+from arena.evaluate.specs import ContenderLoader
 from arena.evaluate.verifier import ASK, Verifier, find_judge_seat
 from arena.play.contenders import Contender, ModelContender, ScriptedContender, play_one
 from arena.play.match import MatchPlan
@@ -31,7 +31,7 @@ ANSWER = {"solver": "7", "judge": "no"}
 
 
 def run_best_of(name: str = "third", deals: int = 300, **options: Any) -> BestOf:
-    (contender,) = wait(Contenders().load(name, games=[GUESS]))
+    (contender,) = wait(ContenderLoader().load(name, games=[GUESS]))
     settings: dict[str, Any] = {"n": 4, "seed": 3, "rules": ["majority", "oracle"], **options}
     return wait(play_best_of({"solver": contender}, "solver", SPEC, deals=deals, **settings))
 
@@ -89,7 +89,7 @@ def test_answer_is_the_games_or_the_last_act() -> None:
 
 
 def list_answers(game: str, name: str, **options: Any) -> list[str]:
-    (contender,) = wait(Contenders().load(name, games=[game]))
+    (contender,) = wait(ContenderLoader().load(name, games=[game]))
     seat = find_answering_seat(contender, spec := GameSpec(name=game, options=options))
     samples, _ = wait(sampled.sample_matches({seat: contender}, seat, spec, 1, 20, 3, {}, lambda: None, 8))
     return [sample.answer for sample in samples[0]]

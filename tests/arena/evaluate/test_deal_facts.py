@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from arena.errors import StoreError
-from arena.evaluate.deal_facts import find_facts_of_match, replay_facts
+from arena.evaluate.deal_facts import recover_facts, replay_facts
 from arena.store.reader import RunReader
 from games.contracts import Deal
 from tests.factories.commands import arena
@@ -28,12 +28,12 @@ def test_facts_are_those_of_each_seats_first_move() -> None:
 
 def test_unreplayable_match_is_a_store_error(uninterrupted_run: Path) -> None:
     row = next(RunReader(uninterrupted_run).matches())
-    assert find_facts_of_match(uninterrupted_run, row).public["pool"]
+    assert recover_facts(uninterrupted_run, row).public["pool"]
     for edit in ({"rules": 99}, {"options": {"items": 3}}, {"game": "nobody"}, {"options": {"max_turns": "many"}}):
         with pytest.raises(StoreError, match="what was dealt cannot be shown"):
-            find_facts_of_match(uninterrupted_run, {**row, **edit})
+            recover_facts(uninterrupted_run, {**row, **edit})
     other_turns = [{**turn, "seat": "responder"} for turn in row["turns"]]
-    assert find_facts_of_match(uninterrupted_run, {**row, "turns": other_turns}).private == {}
+    assert recover_facts(uninterrupted_run, {**row, "turns": other_turns}).private == {}
 
 
 def test_match_is_shown_with_its_deal_before_the_acts(uninterrupted_run: Path) -> None:

@@ -13,9 +13,9 @@ import games
 from arena.cli.loop import wait
 from arena.errors import ConfigError, PlayError
 from arena.evaluate import evaluation
-from arena.evaluate.evaluation import Result, compute_change, count_matches, evaluate, list_lineups, play
+from arena.evaluate.evaluation import Result, compute_change, count_matches, evaluate, list_lineups, play_lineups
 from arena.evaluate.played import MatchOutcome
-from arena.evaluate.specs import Contenders
+from arena.evaluate.specs import ContenderLoader
 from arena.play.contenders import Contender
 from arena.play.match import Limits
 from arena.play.settings import GameSpec
@@ -28,7 +28,7 @@ KUHN, TTT = GameSpec(name="kuhn_poker"), GameSpec(name="tic_tac_toe")
 
 
 def load_contenders(*specs: str) -> list[Contender]:
-    return wait(Contenders().load(*specs))
+    return wait(ContenderLoader().load(*specs))
 
 
 def evaluate_pair(contender: str, against: str, game: GameSpec, matches: int = 40, seed: int = 0) -> Result:
@@ -56,11 +56,11 @@ def test_every_seat_plays_the_same_deals() -> None:
     tables = list_lineups(contender, opponent, "kuhn_poker", seats)
     assert [[t[s].name for s in seats] for t in tables] == [["random", "first_legal"], ["first_legal", "random"]]
     lineups = [{"first": opponent, "second": opponent}] * 2
-    first, second = wait(play(lineups, KUHN, 30, 7))[0]
+    first, second = wait(play_lineups(lineups, KUHN, 30, 7))[0]
     first_payoffs, second_payoffs = ([p.payoffs for p in matches if p] for matches in (first, second))
     assert len(first_payoffs) == 30 and first_payoffs == second_payoffs, "one deal, one seed"
     assert len({tuple(payoffs.values()) for payoffs in first_payoffs}) > 1, "deals differ"
-    assert [p.payoffs for p in wait(play(lineups[:1], KUHN, 30, 8))[0][0] if p] != first_payoffs
+    assert [p.payoffs for p in wait(play_lineups(lineups[:1], KUHN, 30, 8))[0][0] if p] != first_payoffs
 
 
 def test_run_is_evaluated_at_its_training_seats(tmp_path: Path) -> None:
@@ -147,13 +147,13 @@ def test_partners_have_no_wins() -> None:
 
 
 def test_invalid_rate_is_not_replaced_by_the_simulators_count() -> None:
-    (noop,) = wait(Contenders().load("noop"))
+    (noop,) = wait(ContenderLoader().load("noop"))
     (result,) = wait(evaluate(noop, [], GameSpec(name="clinic"), 4, 0))
     assert result.mean("invalid").estimate == 1.0  # though each match counts two: the act, and the one asked for again
 
 
 def test_illegal_acts_and_endings_are_counted_separately() -> None:
-    nano, script = wait(Contenders("nano_kuhn").load("nano", "random"))
+    nano, script = wait(ContenderLoader("nano_kuhn").load("nano", "random"))
     (result,) = wait(evaluate(nano, [script], GameSpec(name="kuhn_poker", options={"illegal": "end"}), 4, 0))
     assert result.illegal == {"own": 4, "other": 0} and result.ended == {"illegal": 4}
     assert result.mean("invalid").estimate == 1.0 and result.mean("payoff").estimate == -2.0
@@ -185,7 +185,7 @@ def test_figures_are_means_over_the_matches_of_a_deal() -> None:
     assert len(result.figures["payoff"]) == 10
     player, opponent = load_contenders("random", "hard_haggler")
     played, _ = wait(
-        play(list_lineups(player, opponent, "haggle", ("seller", "buyer")), GameSpec(name="haggle"), 10, 0)
+        play_lineups(list_lineups(player, opponent, "haggle", ("seller", "buyer")), GameSpec(name="haggle"), 10, 0)
     )
     expected = [(a.payoffs["seller"] + b.payoffs["buyer"]) / 2 for a, b in zip(*played, strict=True)]
     assert result.figures["payoff"] == pytest.approx(expected)

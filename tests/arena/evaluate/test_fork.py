@@ -18,7 +18,7 @@ from arena.config.layers import compose, to_yaml
 from arena.config.sources import text_layer
 from arena.errors import ConfigError, PlayError, StoreError
 from arena.evaluate.fork import fork
-from arena.evaluate.specs import Contenders
+from arena.evaluate.specs import ContenderLoader
 from arena.play.contenders import ScriptedContender, play_one
 from arena.play.joining import ForkPoint, JoiningContender
 from arena.play.match import Limits, MatchPlan
@@ -177,7 +177,7 @@ def test_joining_model_has_the_logged_ids(uninterrupted_run: Path) -> None:
         if record.status == "finished" and len(record.turns) >= 3 and record.seats["opener"].trained
     )
     last = [turn.index for turn in record.turns if turn.seat == record.turns[0].seat][-1]
-    (contender,) = wait(Contenders().load(f"{uninterrupted_run}:shared"))
+    (contender,) = wait(ContenderLoader().load(f"{uninterrupted_run}:shared"))
     fork_point = ForkPoint(record, last)
     plan = MatchPlan(
         identity=record.identity,
@@ -237,7 +237,7 @@ def test_joining_endpoint_receives_the_past(tmp_path: Path, monkeypatch: pytest.
     (tmp_path / "recalls.yaml").write_text('role: recalls\nsystem: ""\nturn: your act?\nreply: {format: free}\n')
     with Server(reply_with(make_completion("BET"))) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        loader = Contenders(role=str(tmp_path / "recalls.yaml"), endpoints=Endpoints({}))
+        loader = ContenderLoader(role=str(tmp_path / "recalls.yaml"), endpoints=Endpoints({}))
         forked = wait(fork(run, record.id, last.index, {"first": "endpoint:tester"}, n=2, loader=loader))
         assert len(forked.forked["payoff first"]) == 2 and len(server.requests) == 2, "the past is not asked again"
         chat = server.requests[-1][2]["messages"]

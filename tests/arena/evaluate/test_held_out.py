@@ -8,7 +8,7 @@ import pytest
 from arena.cli.loop import wait
 from arena.evaluate.evaluation import evaluate
 from arena.evaluate.held_out import FILE, evaluate_held_out
-from arena.evaluate.specs import Contenders
+from arena.evaluate.specs import ContenderLoader
 from arena.panels.settings import EvaluateSpec
 from arena.play.settings import GameSpec
 from tests.factories.commands import arena, get_refusal
@@ -36,7 +36,7 @@ def test_held_out_evaluation_equals_eval_of_both_weights(tmp_path: Path) -> None
     assert set(announced) == {len(announced)}, "as many matches as announced"
     stored = json.loads((run / FILE).read_text())
     assert stored == {"seed": 3, **json.loads(json.dumps(compared.to_json()))}
-    contender, opponent = wait(Contenders().load(str(run), "random"))
+    contender, opponent = wait(ContenderLoader().load(str(run), "random"))
     (direct,) = wait(evaluate(contender, [opponent], games[0], 8, 3))
     assert direct.figures == compared.after[0].figures
 

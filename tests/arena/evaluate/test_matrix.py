@@ -105,16 +105,16 @@ def test_task_is_the_same_for_all_personas(game: str, person: str) -> None:
 def test_models_get_the_role_of_their_seat(monkeypatch: pytest.MonkeyPatch) -> None:
     with Server(models=reply_with_models("m")) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        (endpoint,) = wait(specs.Contenders().load("endpoint:m"))
+        (endpoint,) = wait(specs.ContenderLoader().load("endpoint:m"))
     assert with_role(endpoint, "clinic", "patient").seating("clinic", "patient").role == "patient"
     assert with_role(endpoint, "desk", "customer").seating("desk", "customer").role == "desk_customer"
     assert with_role(endpoint, "desk", "agent").seating("desk", "agent").role == "desk_agent"
-    (nano,) = wait(specs.Contenders().load("nano"))
+    (nano,) = wait(specs.ContenderLoader().load("nano"))
     assert with_role(nano, "clinic", "patient") is nano, "which can read no sentences"
     assert with_role(nano, "clinic", "doctor", "doctor").seating("clinic", "doctor").role == "doctor", (
         "where it is told"
     )
-    (script,) = wait(specs.Contenders().load("asker"))
+    (script,) = wait(specs.ContenderLoader().load("asker"))
     assert with_role(script, "clinic", "doctor") is script
 
 

@@ -29,7 +29,7 @@ from arena.evaluate.best_play import BestPlay
 from arena.evaluate.evaluation import evaluate
 from arena.evaluate.panel import PanelPlan, TrainingOpponents, find_training_opponents, resolve_panel_game
 from arena.evaluate.panel_figures import compare_cells, compare_means, compute_figures, mean_payoffs, to_json
-from arena.evaluate.specs import Contenders
+from arena.evaluate.specs import ContenderLoader
 from arena.panels.settings import Panel, list_panels, load_panel, read_panel
 from arena.play.settings import GameSpec
 from arena.statistics import mean_ci, paired_ci
@@ -45,7 +45,7 @@ PANEL = Panel.model_validate(
 
 
 def make_panel_plan(contender_name: str, panel: Panel = PANEL) -> PanelPlan:
-    contender, *members = wait(Contenders().load(contender_name, *panel.members))
+    contender, *members = wait(ContenderLoader().load(contender_name, *panel.members))
     return PanelPlan(contender, panel, resolve_panel_game(panel, None), members)
 
 
@@ -142,7 +142,7 @@ def test_all_contenders_play_the_same_deals_at_every_seat() -> None:
 
 def test_panel_equals_eval_deal_by_deal() -> None:
     """Six deals are twelve matches of two seats; eval averages a deal over seats, and keeps seats apart, too."""
-    contender, *members = wait(Contenders().load("first_legal", "random", "nash"))
+    contender, *members = wait(ContenderLoader().load("first_legal", "random", "nash"))
     results = wait(evaluate(contender, members, GameSpec(name="kuhn_poker"), 12, 0))
     cells = wait(make_panel_plan("first_legal").play()).cells
     for result, first, second in zip(results, cells[::2], cells[1::2], strict=True):
@@ -161,8 +161,8 @@ def test_contender_against_itself_is_evaluated_at_each_seat() -> None:
 def test_run_is_evaluated_at_its_seats_with_its_options(tmp_path: Path) -> None:
     separate = make_checkpointed_run(tmp_path / "separate", SEPARATE, _9="nano-7")
     ttt = Panel.model_validate({"panel": "t", "game": {"name": "tic_tac_toe"}, "members": ["random"], "deals": 2})
-    (both, member) = wait(Contenders().load(str(separate), "random"))
-    assert [p.seat for p in PanelPlan(both, ttt, GameSpec(name="tic_tac_toe"), [member]).places] == ["first"]
+    (both, member) = wait(ContenderLoader().load(str(separate), "random"))
+    assert [p.seat for p in PanelPlan(both, ttt, GameSpec(name="tic_tac_toe"), [member]).pairings] == ["first"]
     shared = compose([text_layer("test", SHARED)])
     open_panel = PANEL.model_copy(update={"game": PANEL.game.model_copy(update={"options": None})})
     assert resolve_panel_game(open_panel, shared).options == {"illegal": "end", "penalty": 2}

@@ -81,7 +81,7 @@ def test_incomplete_studies_are_not_judged() -> None:
     study_plan = make_ends([3.0, 3.1], [1.0, 1.2])
     assert (
         judge(make_spec(), {"mars": study_plan.last["mars"]}, study_plan.bounds, 2).because
-        == "0 of 2 runs of zero are there"
+        == "0 of 2 runs of zero are finished"
     )
 
 
@@ -93,8 +93,8 @@ def test_differences_are_paired_by_seed_over_the_last_iterations() -> None:
     study_plan = Ends(curves, "mean_payoff", 2)
     assert study_plan.last["mars"] == {0: 2.0, 2: 6.0}
     zero = study_plan.summary("zero", "mars")
-    assert zero.behind == paired_ci([1.0, 3.0], [2.0, 6.0]), "seed 1 has no partner"
-    assert study_plan.summary("mars", "mars").behind is None
+    assert zero.difference == paired_ci([1.0, 3.0], [2.0, 6.0]), "seed 1 has no partner"
+    assert study_plan.summary("mars", "mars").difference is None
     assert study_plan.summary("mars", "mars").change == paired_ci([0.0, 0.0], [2.0, 6.0])
 
 
@@ -172,7 +172,7 @@ def test_warm_arm_waits_for_its_initial_weights(tmp_path: Path) -> None:
     )
     first, zero = warm.runs
     runner = Runner(warm, 2)
-    assert runner.left == 40 and not runner._may_start(zero) and runner._may_start(first)
+    assert runner.total_iterations == 40 and not runner._may_start(zero) and runner._may_start(first)
     (first.path / "checkpoints" / "0000").mkdir(parents=True)
     assert runner._may_start(zero)
     assert warm_settings(warm, zero, first) == [
@@ -204,7 +204,7 @@ def test_first_warm_arm_imitates_if_the_first_arm_is_absent(tmp_path: Path) -> N
     assert runner._may_start(shuffled)
     assert f'policies.shared.model="{zero.path.absolute()}@0:shared"' in warm_settings(warm_plan, shuffled, zero)
     (warm_plan.run(study_spec.arm, zero.seed).path / "checkpoints" / "0000").mkdir(parents=True)
-    assert runner._first(shuffled) == warm_plan.run(study_spec.arm, zero.seed), "which another command has run"
+    assert runner._imitation_run(shuffled) == warm_plan.run(study_spec.arm, zero.seed), "which another command has run"
 
 
 def test_runs_done_by_another_process_are_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,7 +241,7 @@ def test_records_of_another_process_are_kept(tmp_path: Path) -> None:
         records = {
             (run.arm, 0): RecordedRun(arm=run.arm, seed=0, seconds=1.0, curve=[0.5] * 20) for run in study_plan.runs
         }
-        full_plan = replace(study_plan, kept=records)
+        full_plan = replace(study_plan, recorded=records)
         data = stored_results.write(full_plan, stored_results.collect(full_plan), {})
     assert [run["arm"] for run in data["runs"]] == ["mars", "zero", "shuffled"]
 
@@ -267,7 +267,7 @@ def test_extra_figures_may_be_missing_in_other_arms(tmp_path: Path) -> None:
         data = stored_results.write(study_plan, stored_results.collect(study_plan), {})
         assert [list(run["also"]) for run in data["runs"]] == [["patches.count"], []]
         assert list(data["also"]["patches.count"]) == ["mars"] and list(data["summary"]) == ["mars", "zero"]
-        study_plan = replace(study_plan, kept=index_runs(find_record(study_plan.record)))
+        study_plan = replace(study_plan, recorded=index_runs(find_record(study_plan.record)))
 
 
 def test_first_arm_must_have_all_figures(tmp_path: Path) -> None:
@@ -318,7 +318,7 @@ def test_recorded_runs_are_neither_repeated_nor_lost(tmp_path: Path) -> None:
         (run.arm, run.seed): RecordedRun(arm=run.arm, seed=run.seed, seconds=1.0, curve=[0.5] * 20)
         for run in first.runs
     }
-    full_plan = replace(first, kept=records)
+    full_plan = replace(first, recorded=records)
     stored_results.write(full_plan, stored_results.collect(full_plan), {})
     (tmp_path / "two").mkdir()
     copy(tmp_path / "one" / "study.json", tmp_path / "two")
@@ -357,7 +357,7 @@ def test_record_of_another_experiment_is_refused(tmp_path: Path, beside: bool) -
 def test_damaged_record_gives_one_line(tmp_path: Path, damage: Callable[[Any], Any]) -> None:
     first = make_plan(tmp_path / "one")
     records = {("mars", s): RecordedRun(arm="mars", seed=s, seconds=1.0, curve=[0.5] * 20) for s in range(2)}
-    full_plan = replace(first, kept=records)
+    full_plan = replace(first, recorded=records)
     data = stored_results.write(full_plan, stored_results.collect(full_plan), {})
     del data[SEAL]  # as an older Arena wrote it
     damage(data)
@@ -405,9 +405,9 @@ def test_evaluation_figure_can_decide(tmp_path: Path) -> None:
         for arm, both in curves.items()
         for seed, curve in enumerate(both)
     }
-    results = stored_results.collect(replace(study_plan, kept=records))
+    results = stored_results.collect(replace(study_plan, recorded=records))
     assert [round(arm.last.estimate, 9) for arm in results.arms] == [0.65, 0.3]
-    assert results.arms[1].behind is not None and results.arms[1].behind.estimate == pytest.approx(0.35)
+    assert results.arms[1].difference is not None and results.arms[1].difference.estimate == pytest.approx(0.35)
     without = compose([recipe_layer("negotiation-nano"), Layer("test", "", {"study": config["study"]})])
     with pytest.raises(ConfigError, match=r"evaluation\.deal needs a section `evaluate` with `games`"):
         check_arms(without)

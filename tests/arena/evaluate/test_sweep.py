@@ -134,12 +134,12 @@ def test_all_settings_of_a_seed_start_from_one_imitation(tmp_path: Path) -> None
     (first.path / "checkpoints" / "0000").mkdir(parents=True)
     assert [runner._may_start(run) for run in sweep_plan.runs] == [True, True, True, False]
     assert f'policies.shared.model="{first.path.absolute()}@0:shared"' in warm_settings(
-        sweep_plan, second, runner._first(second)
+        sweep_plan, second, runner._imitation_run(second)
     )
     assert (
-        warm_settings(sweep_plan, first, runner._first(first))
+        warm_settings(sweep_plan, first, runner._imitation_run(first))
         == []
-        == warm_settings(sweep_plan, other_seed, runner._first(other_seed))
+        == warm_settings(sweep_plan, other_seed, runner._imitation_run(other_seed))
     )
 
 
@@ -178,9 +178,9 @@ def test_many_values_are_compared_quickly() -> None:
     """Regression: pairwise comparison of 20,000 values took two minutes."""
     many, start = ",".join(map(str, range(10_000))), time.process_time()
     assert count_settings(read_axes([f"learn.lr={many}"])) == 10_000
-    with pytest.raises(ConfigError, match=r"learn\.lr: 7\.0 is there twice"):
+    with pytest.raises(ConfigError, match=r"learn\.lr: 7\.0 is given twice"):
         read_axes([f"learn.lr={many},7.0"])
-    with pytest.raises(ConfigError, match=r"\{b: 2, a: \[1\]\} is there twice"):
+    with pytest.raises(ConfigError, match=r"\{b: 2, a: \[1\]\} is given twice"):
         read_axes(["learn={a: [1], b: 2},{b: 2, a: [1]}"])
     assert time.process_time() - start < 15
 
@@ -232,7 +232,7 @@ def test_huge_grid_is_counted_without_being_built() -> None:
         (["study.last=1,2"], "not a setting to sweep: a sweep has no arms"),
         (["learn.lr=1,2", "learn.lr=3"], "--set learn.lr: learn.lr is swept, too"),
         (["learn={}", "learn.lr=1,2"], "--set learn.lr: learn is swept, too"),
-        (["learn.lr=1e-4,0.0001"], "--set learn.lr: 0.0001 is there twice"),
+        (["learn.lr=1e-4,0.0001"], "--set learn.lr: 0.0001 is given twice"),
         (["learn.lr=[1,2"], "--set learn.lr"),
         (["learn.lrr=1,2"], "--set learn.lrr=1: learn.lrr: unknown field — did you mean 'lr'?"),
         (["learn.lr=1e-4,quick"], "--set learn.lr=quick: learn.lr"),
@@ -262,7 +262,7 @@ def test_best_setting_is_first_with_its_interval(tmp_path: Path, lowest: bool) -
         for arm, seeds in ends.items()
         for n, end in enumerate(seeds)
     }
-    results = collect(replace(sweep_plan, kept=records))
+    results = collect(replace(sweep_plan, recorded=records))
     ranked = ranking.rank(results, points)
     best = ["setting-2", "setting-3", "setting-1"]
     assert [it.name for it in ranked] == (best[::-1] if lowest else best)
@@ -270,10 +270,12 @@ def test_best_setting_is_first_with_its_interval(tmp_path: Path, lowest: bool) -
     assert first.mean == mean_ci([2.0, 2.1, 2.2]) and first.values == {1000: 2.0, 1001: 2.1, 1002: 2.2}
     assert first.settings == ["learn.lr=2e-4"], "settings that all share are left out"
     assert results.verdict.verdict == "not judged"
-    data = write(replace(sweep_plan, kept=records), results, {"ranking": ranking.to_json(ranked)})
+    data = write(replace(sweep_plan, recorded=records), results, {"ranking": ranking.to_json(ranked)})
     assert data == json.loads((tmp_path / "it" / "sweep.json").read_text())
     assert data["ranking"][0]["seeds"].keys() == {"1000", "1001", "1002"} and len(data["runs"]) == 9
-    assert start_plan(tmp_path / "it", sweep_plan.experiment, 3).kept.keys() == records.keys(), "and it is read again"
+    assert start_plan(tmp_path / "it", sweep_plan.experiment, 3).recorded.keys() == records.keys(), (
+        "and it is read again"
+    )
 
 
 def test_settings_are_ranked_within_arms(tmp_path: Path) -> None:
@@ -281,7 +283,7 @@ def test_settings_are_ranked_within_arms(tmp_path: Path) -> None:
     sweep_plan = start_plan(tmp_path / "it", make_sweep(BASE, points, 2))
     ends = {"setting-1": 0.1, "setting-2": 0.2, "setting-3": 9.0, "setting-4": 3.0}
     records = {(arm, 1000): RecordedRun(arm=arm, seed=1000, seconds=1.0, curve=[end] * 20) for arm, end in ends.items()}
-    results = collect(replace(sweep_plan, kept=records))
+    results = collect(replace(sweep_plan, recorded=records))
     ranked = ranking.rank(results, points)
     assert [(it.arm, it.name) for it in ranked] == [
         ("mars", "setting-2"), ("mars", "setting-1"), ("zero", "setting-3"), ("zero", "setting-4"),

@@ -13,7 +13,7 @@ from arena.cli.loop import wait
 from arena.errors import ConfigError
 from arena.evaluate.crosstable_plot import draw_tournament
 from arena.evaluate.played import MatchOutcome
-from arena.evaluate.specs import Contenders
+from arena.evaluate.specs import ContenderLoader
 from arena.evaluate.tournament import (
     PairMatches,
     Standings,
@@ -33,7 +33,9 @@ SEATS = ("first", "second")
 
 def run_tournament(*specs: str, game: str = "kuhn_poker", matches: int = 40, **options: Any) -> Standings:
     return wait(
-        play_tournament(wait(Contenders("nano_kuhn").load(*specs)), GameSpec(name=game, options=options), matches, 0)
+        play_tournament(
+            wait(ContenderLoader("nano_kuhn").load(*specs)), GameSpec(name=game, options=options), matches, 0
+        )
     )
 
 
@@ -119,7 +121,7 @@ def test_invalid_tournament_is_refused(specs: list[str], game: str, message: str
 
 
 def test_picture_is_legible_with_any_names() -> None:
-    contenders = wait(Contenders().load("random", "minimax", "first_legal"))
+    contenders = wait(ContenderLoader().load("random", "minimax", "first_legal"))
     standings = wait(play_tournament(contenders, GameSpec(name="nim"), 4, 0))
     assert find_overlaps(draw_tournament(standings)) == []
     names = {name: f"runs/$a_very_long_folder_{name}/and_{{more}} of the same@12" for name in standings.table.index}

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from arena.config.study import StudySpec
 from arena.errors import ConfigError
-from arena.evaluate.study.family import correct_family, predict_visible
+from arena.evaluate.study.family import correct_family, predict_detectable
 from arena.evaluate.study.results import Results
 from arena.evaluate.study.summary import average_figures
 from arena.evaluate.study.verdicts import Gauges, Verdict, decide, judge
@@ -76,7 +76,7 @@ def test_inactive_mechanism_did_not_act() -> None:
 def test_gauge_can_compare_with_another_arm() -> None:
     study_spec = make_spec(gauges=[{"figure": "entropy", "unlike": "other", "above": 0.1}])
     values = {**BETTER, "other": BETTER["base"]}
-    assert judge_values(study_spec, BETTER).because == "0 of 4 runs of other are there"
+    assert judge_values(study_spec, BETTER).because == "0 of 4 runs of other are finished"
     same, apart = ([1.0, 1.1, 0.9, 1.0], [0.5, 0.6, 0.5, 0.4])
     assert (
         judge_values(study_spec, values, make_gauge("entropy", own=same, other=[1.05, 1.0, 0.95, 1.1])).verdict
@@ -124,19 +124,21 @@ def test_family_correction_removes_chance_verdicts() -> None:
     assert alone.verdict == "holds" and alone.holm == alone.decision.p < 0.05 and alone.arm == "base"
     many = correct_family([make_results(near), *(make_results({**BETTER, "own": BETTER["base"]}) for _ in range(9))])
     assert many[0].verdict == "not shown" and many[0].holm == pytest.approx(10 * many[0].decision.p)
-    assert many[0].results.verdict.verdict == "holds" and many[0].visible > alone.visible
+    assert many[0].results.verdict.verdict == "holds" and many[0].detectable > alone.detectable
     with pytest.raises(ValueError, match="made is not judged"):
         correct_family([make_results({**near, "zero": [0.1]})])
 
 
 def test_pilot_predicts_the_smallest_visible_difference() -> None:
     pilot = make_results(BETTER, first=50)
-    least = predict_visible(pilot, make_spec(), 10)
+    least = predict_detectable(pilot, make_spec(), 10)
     assert least.keys() == {"base", "zero"}
     assert (
-        predict_visible(pilot, make_spec(), 40)["base"] < least["base"] < predict_visible(pilot, make_spec(), 4)["base"]
+        predict_detectable(pilot, make_spec(), 40)["base"]
+        < least["base"]
+        < predict_detectable(pilot, make_spec(), 4)["base"]
     )
     with pytest.raises(ConfigError, match="--pilot: this study judges seed 50, too"):
-        predict_visible(pilot, make_spec(first_seed=45), 10)
+        predict_detectable(pilot, make_spec(first_seed=45), 10)
     with pytest.raises(ConfigError, match="--pilot: no study of deal"):
-        predict_visible(pilot, make_spec(figure="deal"), 10)
+        predict_detectable(pilot, make_spec(figure="deal"), 10)

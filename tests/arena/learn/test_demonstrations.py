@@ -268,7 +268,7 @@ def test_unusable_log_gives_one_line(recorded_run: Path, tmp_path: Path) -> None
     broken = tmp_path / "broken"
     shutil.copytree(recorded_run, broken)
     lab = open_lab(tmp_path / "late", f"learn.demonstrations={{run: {broken}, best: 1.0, matches: 12}}")
-    for item in lab.parts.demonstrations._best["shared"]:
+    for item in lab.parts.demonstrations._candidates["shared"]:
         item.row["payoffs"] = {"opener": 99.0, "responder": 0.0}
     with pytest.raises(ConfigError, match="has another outcome when it is played again"):
         wait(lab.parts.demonstrations.samples("shared", Clock(1, 1)))
@@ -277,8 +277,8 @@ def test_unusable_log_gives_one_line(recorded_run: Path, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("assignment", "message"),
     [
-        ("learn.demonstrations={matches: 3}", "one of them demonstrates"),
-        ("learn.demonstrations={scripted: [random], run: x}", "one of them demonstrates"),
+        ("learn.demonstrations={matches: 3}", "give exactly one source"),
+        ("learn.demonstrations={scripted: [random], run: x}", "give exactly one source"),
         ("learn.demonstrations={scripted: [random], weight: -1}", "learn.demonstrations.weight: -1 in iteration 1"),
         (
             "learn.demonstrations={scripted: [random], weight: {linear: {start: 1, end: -1, over: 1}}}",

@@ -61,7 +61,7 @@ def make_rule(**changes: Any) -> LearnSpec:
 
 def make_plan(rule: LearnSpec, ranks: int, paired: bool = False) -> Plan:
     """Plan the same update for this number of ranks."""
-    return Planner("p", rule, Costs(16)).update(
+    return Planner("p", rule, Costs(16)).plan_update(
         make_all_samples(paired), np.random.default_rng(3), Clock(2, 9), 4, ranks
     )
 
@@ -230,7 +230,7 @@ def test_rank_without_streams_contributes_nothing(monkeypatch: pytest.MonkeyPatc
     rule = make_rule(token_budget=10**6)
     two_samples = make_all_samples()[:2]
     plans = [
-        Planner("p", rule, Costs(16)).update(two_samples, np.random.default_rng(0), Clock(), 0, ranks)
+        Planner("p", rule, Costs(16)).plan_update(two_samples, np.random.default_rng(0), Clock(), 0, ranks)
         for ranks in (1, 3)
     ]
     assert (IDLE,) in plans[1].steps[0].played
@@ -252,8 +252,10 @@ def test_sharded_ranks_make_equal_calls() -> None:
 def test_empty_steps_are_not_planned() -> None:
     nothing = [replace(s, learned=np.zeros_like(s.learned)) for s in make_all_samples() if s.source == "played"]
     planner = Planner("p", make_rule(minibatches=2), Costs(16))
-    assert not planner.update(nothing, np.random.default_rng(0), Clock(), 0).steps
-    assert len(planner.update([*nothing, *make_all_samples()[-2:]], np.random.default_rng(0), Clock(), 0).steps) == 2
+    assert not planner.plan_update(nothing, np.random.default_rng(0), Clock(), 0).steps
+    assert (
+        len(planner.plan_update([*nothing, *make_all_samples()[-2:]], np.random.default_rng(0), Clock(), 0).steps) == 2
+    )
 
 
 def test_skipped_steps_do_not_advance_the_schedule() -> None:

@@ -125,7 +125,7 @@ def test_constant_weight_zero_needs_no_reference() -> None:
 
 
 def test_negative_kl_weight_is_refused() -> None:
-    with pytest.raises(ValueError, match="0 or more"):
+    with pytest.raises(ValueError, match="at least 0"):
         LearnSpec.model_validate(dict(regularisers={"kl": {"weight": -0.1}}))
     assert compute_term(make_reference_tokens(make_floats(-1.0)), "entropy", weight=-0.5).item() == 0.5, (
         "an entropy penalty is allowed"
@@ -150,7 +150,7 @@ def compute_band_term(tokens: TokenBatch, memory: dict[str, Any], **settings: An
     terms = compute_term(tokens, "entropy_band", **settings)
     assert json.dumps(memory) == before
     (rule,) = find_memories(["entropy_band"]).values()
-    memory["entropy_band"] = rule.keep(memory.get("entropy_band"), tokens.clock, rule.see(tokens))
+    memory["entropy_band"] = rule.merge(memory.get("entropy_band"), tokens.clock, rule.collect(tokens))
     return terms
 
 

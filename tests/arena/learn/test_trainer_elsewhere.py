@@ -24,7 +24,7 @@ from arena.learn.base import Trainer
 from arena.learn.plan import Plan, Planner
 from arena.learn.samples import Sample
 from arena.learn.settings import ImitateSpec, UpdateSpec
-from arena.learn.trainer import local_trainer
+from arena.learn.trainer import create_local_trainer
 from arena.parts.schedules import Clock
 from tests.factories.labs import run_with_trainers
 
@@ -47,7 +47,7 @@ checkpoint: {every: 1, keep: 9}
 def serve_trainer(pipe: Connection, threads: int) -> None:
     """Serve a trainer's methods over a pipe."""
     torch.set_num_threads(threads)
-    trainer: Any = local_trainer(*pipe.recv())
+    trainer: Any = create_local_trainer(*pipe.recv())
 
     async def weights() -> dict[str, np.ndarray]:
         return {name: p.detach().numpy() for name, p in trainer.model.named_parameters()}
@@ -83,10 +83,10 @@ class RemoteTrainer:
         policy.model = None  # from here on only the child has it
 
     def plan(self, samples: Sequence[Sample], rng: np.random.Generator, clock: Clock = Clock()) -> Plan:
-        return self._planner.update(samples, rng, clock, self._state["steps"])
+        return self._planner.plan_update(samples, rng, clock, self._state["steps"])
 
     def plan_imitation(self, samples: Sequence[Sample], spec: ImitateSpec, rng: np.random.Generator) -> Plan:
-        return self._planner.imitation(samples, spec, rng)
+        return self._planner.plan_imitation(samples, spec, rng)
 
     async def update(self, plan: Plan, stepped: Callable[[], None] = lambda: None) -> dict[str, float]:
         result: dict[str, float] = await self._ask("update", plan)
@@ -145,10 +145,10 @@ def read_checkpoint(folder: Path, k: int) -> tuple[dict[str, torch.Tensor], dict
 @pytest.mark.slow  # a run on two ranks of Ray is fast enough: tests/arena/scale/test_run.py
 def test_run_with_remote_trainer_ends_with_the_same_weights(tmp_path: Path) -> None:
     """Includes warm start, a critic that starts as the policy, checkpoints and a resume by the other trainer."""
-    run_with_trainers(CONFIG, tmp_path / "here", local_trainer)
+    run_with_trainers(CONFIG, tmp_path / "here", create_local_trainer)
     run_with_trainers(CONFIG, tmp_path / "there", make_remote_trainer)
     run_with_trainers(CONFIG, tmp_path / "here", make_remote_trainer, "iterations=3")
-    run_with_trainers(CONFIG, tmp_path / "there", local_trainer, "iterations=3")
+    run_with_trainers(CONFIG, tmp_path / "there", create_local_trainer, "iterations=3")
     for k in (0, 1, 2, 3):
         (weights, moments, state), (others, other_moments, other_state) = (
             read_checkpoint(tmp_path / name, k) for name in ("here", "there")

@@ -72,7 +72,7 @@ def test_experiment_writes_all_defaults() -> None:
         ("credit.estimator={mars: {gama: 1}}", "credit.estimator.mars.gama: unknown setting of estimator mars"),
         ("credit.estimator={mars: {gamma: 2}}", "mars.gamma: should be less than or equal to 1, not 2"),
         ("credit.estimator={mars: {by: [gam]}}", "credit.estimator.mars.by[0]"),
-        ("credit.estimator={mars: {}, zero: {}}", "one estimator belongs here, not mars and zero"),
+        ("credit.estimator={mars: {}, zero: {}}", "expected one estimator, not mars and zero"),
         ("credit.estimator={zero: {gamma: 1}}", "unknown setting of estimator zero (it has none)"),
         ("credit.estimator=3", "credit.estimator: a name is missing"),
         ("credit.estimator={}", "credit.estimator: a name is missing"),
@@ -83,7 +83,7 @@ def test_experiment_writes_all_defaults() -> None:
         ("learn.loss={policy_gradient: {clip: pop}}", "unknown clip 'pop' — did you mean 'ppo'?"),
         ("learn.loss={policy_gradient: {clip: {ppo: {lo: 1}}}}", "unknown setting of clip ppo — did you mean 'low'?"),
         ("learn.regularisers={kl: {weigth: 1}}", "unknown setting of regulariser kl — did you mean 'weight'?"),
-        ("learn.regularisers=[kl]", "learn.regularisers: a mapping of regularisers by name belongs here"),
+        ("learn.regularisers=[kl]", "learn.regularisers: expected a mapping of regularisers by name"),
         ("learn.regularisers={k: {}}", "unknown regulariser 'k'"),
     ],
 )  # fmt: skip

@@ -133,7 +133,7 @@ def test_run_adapts_and_resumes_bit_equal(warm: str, tmp_path: Path) -> None:
     ("assignment", "message"),
     [
         ("play={parts: [adaptive], group: 3}", "set play.pool"),
-        ("play={parts: [{adaptive: {least: 5}}], group: 3, pool: 8}", "more than the 3"),
+        ("play={parts: [{adaptive: {least: 5}}], group: 3, pool: 8}", "more than play.group, which is 3"),
         ("play={parts: [adaptive, branches], group: 3, pool: 8}", "different sizes"),
         ("play={parts: [{adaptive: {cap: max_moves}}], group: 3, pool: 8}", "set max_moves to a number in the options"),
     ],

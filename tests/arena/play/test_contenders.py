@@ -19,9 +19,9 @@ from agents.weights import load_model, resolve
 from arena.cli.loop import wait
 from arena.errors import ConfigError, StoreError
 from arena.evaluate.casting import Casting
-from arena.evaluate.specs import Contenders, list_history, name_first_weights, read_spec
+from arena.evaluate.specs import ContenderLoader, list_history, name_first_weights, read_spec
 from arena.play.contenders import Contender, EndpointContender, HumanContender, ModelContender, ScriptedContender
-from arena.play.lineup import seatings
+from arena.play.lineup import make_seatings
 from arena.play.match import Limits, MatchPlan, play_match
 from arena.play.settings import GameSpec
 from arena.play.tables import Table
@@ -60,7 +60,7 @@ def get_module(contender: Contender, policy: str) -> Any:
 
 
 def load(spec: str | Path, role: str = "") -> ModelContender:
-    (contender,) = wait(Contenders(role).load(str(spec)))
+    (contender,) = wait(ContenderLoader(role).load(str(spec)))
     assert isinstance(contender, ModelContender)
     return contender
 
@@ -94,7 +94,7 @@ def test_the_league_pool_keeps_weights_too(run: Path) -> None:
 
 
 def test_a_model_is_a_name_or_a_folder() -> None:
-    by_name, by_folder = wait(Contenders().load("nano-2", str(resolve("nano-2"))))
+    by_name, by_folder = wait(ContenderLoader().load("nano-2", str(resolve("nano-2"))))
     assert isinstance(by_name, ModelContender) and isinstance(by_folder, ModelContender)
     assert get_module(by_name, "") is get_module(by_folder, ""), "the same weights are loaded once"
 
@@ -128,7 +128,7 @@ def test_the_first_weights_of_any(run: Path, separate_run: Path) -> None:
 def test_contenders_of_each_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     with Server(models=reply_with_models("some/model")) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        script, endpoint = wait(Contenders().load("mcts:10", "endpoint:some/model"))
+        script, endpoint = wait(ContenderLoader().load("mcts:10", "endpoint:some/model"))
     assert isinstance(script, ScriptedContender) and isinstance(endpoint, EndpointContender)
     assert endpoint.role("nim", "first").role == "player"
     script.check("tic_tac_toe", games.make("tic_tac_toe"), "first")
@@ -168,11 +168,11 @@ def test_endpoint_without_a_key_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     with pytest.raises(ConfigError, match="OPENAI_API_KEY"):
-        wait(Contenders().load("endpoint:m"))
+        wait(ContenderLoader().load("endpoint:m"))
 
 
 def test_engine_serves_each_contender_its_own_weights(run: Path) -> None:
-    old, new = wait(Contenders().load(f"{run}@3", f"{run}@7"))
+    old, new = wait(ContenderLoader().load(f"{run}@3", f"{run}@7"))
     assert isinstance(old, ModelContender) and isinstance(new, ModelContender)
     assert old.engine is new.engine
     ids = tuple(get_casting(old).policies["shared"].frame.ask("card K"))
@@ -196,7 +196,7 @@ def test_engine_serves_each_contender_its_own_weights(run: Path) -> None:
 
 
 def test_the_same_seed_plays_the_same_match(run: Path) -> None:
-    model, script = wait(Contenders().load(str(run), "random"))
+    model, script = wait(ContenderLoader().load(str(run), "random"))
 
     def play(seed: int) -> list[str]:
         seats: dict[str, Contender] = {"first": model, "second": script}
@@ -216,20 +216,20 @@ def test_the_same_seed_plays_the_same_match(run: Path) -> None:
 def test_kinds_are_equal_inside_and_outside_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     with Server(models=reply_with_models("m")) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        contenders = [*wait(Contenders().load("nano", "random", "endpoint:m")), HumanContender(Console())]
+        contenders = [*wait(ContenderLoader().load("nano", "random", "endpoint:m")), HumanContender(Console())]
     kinds = [contender.seating("kuhn_poker", "first").kind for contender in contenders]
     assert kinds == ["model", "brain", "endpoint", "human"]
     role, names = load_role("player"), ("nano", "random", "endpoint:m")
     table = Table(GameSpec(name="kuhn_poker"), {"first": role})
     policies: dict[str, Any] = {"nano": SimpleNamespace(version=0, trained=False)}
-    assert [seatings(table, {"first": name}, policies)["first"].kind for name in names] == kinds[:3]
+    assert [make_seatings(table, {"first": name}, policies)["first"].kind for name in names] == kinds[:3]
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_contenders_compute_in_the_precision_of_their_run(tmp_path: Path, order: tuple[int, int]) -> None:
     bf16_run = make_checkpointed_run(tmp_path / "half", SHARED + "precision: bf16\n", _1="nano-3")
     specs = [str(bf16_run), "nano-3"]
-    by_spec = {contender.name: contender for contender in wait(Contenders().load(*(specs[i] for i in order)))}
+    by_spec = {contender.name: contender for contender in wait(ContenderLoader().load(*(specs[i] for i in order)))}
     precisions = {}
     for name, contender in by_spec.items():
         assert isinstance(contender, ModelContender) and isinstance(contender.engine, InProcessEngine)

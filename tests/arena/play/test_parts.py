@@ -155,7 +155,7 @@ FAULTS = [
     ("return Replace(self.act)", "return Replace(7)", "control.before: Replace takes a text, not int"),
     ('{"half": {"matches": float(len(records))}}', "7", "half: metrics returned int, not dict"),
     ("float(len(records))", "float('nan')", "metrics: 'half' holds more than finite numbers"),
-    ('{"half": {', '{"turns": {', "metrics have a section 'turns' already"),
+    ('{"half": {', '{"turns": {', "metrics already have a section 'turns'"),
     ("return self.turns", "return object()", "half: state failed: TypeError"),
 ]
 

@@ -158,7 +158,7 @@ def test_patches_enter_the_loss_only_by_imitation() -> None:
     ("settings", "message"),
     [
         ("learn: {demonstrations: {patches: true}}", "learn.demonstrations.patches: set play.parts"),
-        ("learn: {demonstrations: {}}", "one of them demonstrates"),
+        ("learn: {demonstrations: {}}", "give exactly one source"),
         (
             "play: {parts: [{patch: {expert: oracle}}]}\nlearn: {demonstrations: {patches: true, scripted: [oracle]}}",
             "one of them",

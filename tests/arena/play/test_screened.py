@@ -17,7 +17,7 @@ OUTCOMES = {11: [0, 0, 0, 0], 22: [1, 0, 0, 0], 33: [1, 1, 0, 1], 44: [1, 1, 1, 
 
 def make_screening(monkeypatch: pytest.MonkeyPatch, **settings: Any) -> Screening:
     rows = [("negotiation", seed, bool(each)) for seed, outcomes in OUTCOMES.items() for each in outcomes]
-    monkeypatch.setattr(Screening, "_matches", lambda self: iter(rows))
+    monkeypatch.setattr(Screening, "_read_outcomes", lambda self: iter(rows))
     part: Screening = make_part("screened", log="somewhere", **settings)
     return part
 

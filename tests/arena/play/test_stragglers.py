@@ -12,7 +12,7 @@ from arena.cli.loop import wait
 from arena.lab import Lab
 from arena.play.match import MatchPlan
 from arena.play.settings import PlaySpec
-from arena.play.stragglers import SelectLogged, Stragglers, plan_of, plan_row
+from arena.play.stragglers import SelectLogged, Stragglers, plan_from_row, plan_to_row
 from arena.records import Failure, MatchRecord, Seating
 from arena.store.run import RunFolder
 from games.contracts import MatchId
@@ -148,7 +148,7 @@ def test_an_error_of_play_reaches_the_update_that_waits() -> None:
 
 def test_a_plan_survives_the_checkpoint() -> None:
     (plan, *_) = make_plans(3, 4, 2)
-    assert plan_of(plan_row(plan)) == plan
+    assert plan_from_row(plan_to_row(plan)) == plan
 
 
 def test_records_are_logged_before_they_are_handed_out(warm: str, tmp_path: Path) -> None:

@@ -183,8 +183,7 @@ def test_dead_engine_loses_its_replies_and_restarts_with_current_weights(two_eng
         died = [answer for answer in answers if isinstance(answer, BaseException)]
         assert len(died) == 6 and all(type(answer) is EngineDied for answer in died), answers
         assert (
-            "engine 0 died in 6 replies" in two_engines.notes[0]
-            and "started again (1 of 5 times)" in two_engines.notes[0]
+            "engine 0 died in 6 replies" in two_engines.notes[0] and "restarted (1 of 5 times)" in two_engines.notes[0]
         )
         await engine.publish("p", 4, await two_engines.trainer.weights())
         assert_equal_completions(await engine.generate(make_requests()), expected)

@@ -18,7 +18,7 @@ def make_plan(name: str, ranks: int = 2, count: int | None = None) -> Plan:
     """Return the plan of a case's first update on several ranks."""
     case = CASES[name]
     batch = case.draw_samples(1)[:count]
-    return Planner("p", case.spec(), estimate_costs(load_initial_model())).update(
+    return Planner("p", case.spec(), estimate_costs(load_initial_model())).plan_update(
         batch, np.random.default_rng(0), CLOCK, 0, ranks
     )
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from arena.learn.base import MakeTrainer
-from arena.learn.trainer import local_trainer
+from arena.learn.trainer import create_local_trainer
 from tests.factories.samples import STAGES
 from tests.factories.scaled import CASES, TrainingResult, train_case
 
@@ -26,7 +26,7 @@ CLOSE = 1e-5
 @cache
 def learn_on_one_rank(name: str) -> TrainingResult:
     """Return what a single rank in this process learns, without ZeRO."""
-    return train_case(local_trainer, CASES[name])
+    return train_case(create_local_trainer, CASES[name])
 
 
 def assert_equal_results(result: TrainingResult, name: str) -> None:

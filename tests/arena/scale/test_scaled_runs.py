@@ -13,7 +13,7 @@ import yaml
 from safetensors.numpy import load_file
 
 import agents
-from arena.learn.trainer import local_trainer
+from arena.learn.trainer import create_local_trainer
 from tests.factories.labs import run_with_trainers
 from tests.factories.scaled import max_difference
 
@@ -72,8 +72,8 @@ def test_two_ranks_commit_the_same_as_one(tmp_path: Path, ranks: Ranks, stage: i
     """Compare one rank throughout with ranks 2 → 1 → 2 (one without ZeRO), resumed from each other's checkpoints."""
     on_two, zero = partial(ScaledTrainer, ranks), [f"learn.zero_stage={stage}"]
     changes = [f"roles={write_strict_roles(tmp_path / 'roles')}", *changes]
-    run_with_trainers(CONFIG, tmp_path / "one", local_trainer, "iterations=3", *changes)
-    for last, make_trainer, settings in ((1, on_two, zero), (2, local_trainer, []), (3, on_two, zero)):
+    run_with_trainers(CONFIG, tmp_path / "one", create_local_trainer, "iterations=3", *changes)
+    for last, make_trainer, settings in ((1, on_two, zero), (2, create_local_trainer, []), (3, on_two, zero)):
         run_with_trainers(CONFIG, tmp_path / "many", make_trainer, f"iterations={last}", *settings, *changes)
     for k in range(4):
         one_rank, several_ranks = (read_checkpoint(tmp_path / name, k) for name in ("one", "many"))

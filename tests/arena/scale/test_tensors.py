@@ -99,7 +99,7 @@ def test_moments_are_written_and_restored_in_buckets(tmp_path: Path) -> None:
     trainer: PolicyTrainer = rank._trainers["p"]
     rank.update("p", pack(trainer.plan(make_ragged_samples(1), np.random.default_rng(0)).for_rank(0)))
     moments = RankTensors(rank.moments("p"), make_fetch(rank, "moments"))
-    expected = dict(trainer.optimiser.moments.each())
+    expected = dict(trainer.optimiser.moments.named_tensors())
     assert moments.keys() == expected.keys() and any(value.any() for value in expected.values())
     file = tmp_path / "optimizer.safetensors"
     moments.write(file, {"steps": "1"})
@@ -111,7 +111,7 @@ def test_moments_are_written_and_restored_in_buckets(tmp_path: Path) -> None:
     assert restored_rank.resume("p", trainer.state()) == trainer.state()
     for number in layout.buckets(40_000):
         restored_rank.restore("p", layout, number, data[number * 40_000 :][: layout.length(number, 40_000)])
-    restored = dict(restored_rank._trainers["p"].optimiser.moments.each())
+    restored = dict(restored_rank._trainers["p"].optimiser.moments.named_tensors())
     assert restored.keys() == expected.keys() and all(torch.equal(restored[name], expected[name]) for name in expected)
     assert restored_rank._trainers["p"].steps == trainer.steps
 

@@ -50,7 +50,7 @@ def test_nothing_is_written_through_irregular_files(tmp_path: Path, name: str, k
     precious, path = tmp_path / "precious", tmp_path / "log" / name
     precious.write_text("a line without an end")
     os.mkfifo(path) if kind == "pipe" else path.symlink_to("/dev/zero" if kind == "endless" else precious)
-    with pytest.raises(StoreError, match=r"is no file: remove it|no regular file") as error:
+    with pytest.raises(StoreError, match=r"is not a regular file: remove it|no regular file") as error:
         LineWriter(path)
     assert "\n" not in str(error.value) and precious.read_text() == "a line without an end"
 

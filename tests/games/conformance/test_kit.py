@@ -216,7 +216,7 @@ class Forging(KuhnPoker):
         (LeakyLegalActs, "secrets", "guesser sees more than the facts at the start"),
         (GlobalRandom, "determinism", "gave another match"),
         (Reseeding, "interleaving", "used the global generators"),
-        (RemembersMatches, "determinism", "played before"),
+        (RemembersMatches, "determinism", "a reused game"),
         (Seedless, "seeds", "every seed deals the same"),
         (CloneIsSelf, "clones", "playing a clone changed the original"),
         (CloneIsReset, "clones", "a clone differs from its original at once"),

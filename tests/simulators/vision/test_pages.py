@@ -157,7 +157,7 @@ def test_a_match_by_hand() -> None:
     assert play_legal_acts(game, f"search {slide.firm} {slide.topic} {year}") == {}
     (message,) = game.messages("viewer")
     assert message.parts[0] == "Slide 1." and (decode_newest_picture(game) == reduce(render(slide))).all()
-    play_legal_acts(game, slide.closer(row))
+    play_legal_acts(game, slide.write_zoom(row))
     assert decode_newest_picture(game).shape[:2] in {(20, 23), (21, 23), (20, 24), (21, 24)} and game.hit
     assert play_legal_acts(game, f"answer {slide.values[row]}.") == {"right": 0.7, "format": 0.1, "ndcg": 0.2}
     assert game.payoffs() == {"viewer": pytest.approx(1.0)}
@@ -281,8 +281,8 @@ def test_a_match_over_boards_by_hand() -> None:
         48,
         3,
     )
-    play_legal_acts(game, board.closer(row).lower())
-    cell = "ABCDEFGHI".index(board.closer(row))
+    play_legal_acts(game, board.write_zoom(row).lower())
+    cell = "ABCDEFGHI".index(board.write_zoom(row))
     assert (decode_newest_picture(game) == crop_cell(render(board), cell, 48)).all() and game.hit
     assert play_legal_acts(game, f"answer {board.values[row]}") == {"right": 0.7, "format": 0.1, "ndcg": 0.2}
     assert game.floor == 0.1
