@@ -251,9 +251,9 @@ class MatchId:
             limits = f"iteration and deal below {MAX_MATCHES}, attempt and turn below {MAX_TURNS}"
             raise ValueError(f"a match's numbers are 0 or more, {limits}, not {self!r}")
         if self.parent and len(self.parent.lineage()) > MAX_BRANCHES:
-            raise ValueError(f"branches are nested more than {MAX_BRANCHES} deep")
+            raise ValueError(f"branches can be nested at most {MAX_BRANCHES} deep")
         if (self.parent is None) != (self.turn == -1):
-            raise ValueError("a branch has a parent and the turn where it differs from it, other matches have neither")
+            raise ValueError("a match has a parent and the turn at which it differs from it, or neither")
         if self.parent and (self.parent.iteration, self.parent.deal) != (self.iteration, self.deal):
             raise ValueError(f"a branch must have the iteration and deal of its parent, {self.parent}")
 
