@@ -123,10 +123,10 @@ def make(name: str, **options: Any) -> TextGame:
         raise
 
 
-def deal(dealt: Deal) -> TextGame:
+def start_match(deal: Deal) -> TextGame:
     """Create a deal's game with the deal's options and reset it with its seed. Raises ValueError as `make` does."""
-    game = make(dealt.game, **dealt.options)
-    game.reset(seed=dealt.seed)
+    game = make(deal.game, **deal.options)
+    game.reset(seed=deal.seed)
     return game
 
 

@@ -253,7 +253,7 @@ class ChatPlayer:
         twin.calls = deepcopy(self.calls)
         return twin
 
-    def put(self, view: View, act: str) -> Act:
+    def replace_reply(self, view: View, act: str) -> Act:
         """Replace the last reply by `act` and return it as an Act; the match continues as if it had been the reply.
 
         Its tokens appear only as context of later streams and are not marked as the policy's own.

@@ -245,10 +245,10 @@ class _Playthrough:
             self._add_turn(view, act._replace(source="replaced"), True, start, situation)
             if isinstance(decision, Stop):
                 return self._cut_off("stopped", decision.reason)
-            if not hasattr(player, "put"):
+            if not hasattr(player, "replace_reply"):
                 raise ConfigError(f"play.parts: the act of {seat} cannot be replaced: no model with weights plays it")
             view, situation = view._replace(turn=self.turn_count, messages=()), ""
-            act = player.put(view, clean_text(decision.act))  # a model's ChatPlayer
+            act = player.replace_reply(view, clean_text(decision.act))  # a model's ChatPlayer
         progress.act = act.action  # if the step fails, the failure names the act
         if self.run_step:
             step = partial(game.step, act.action)

@@ -19,7 +19,7 @@ MAX_MATCH_LENGTH = 20_000
 """Number of legal acts after which a random match counts as endless."""
 WILDNESS = (0.0, 0.02, 0.3)
 """Shares of possibly illegal acts, which successive matches use in turn: some last long, others end early."""
-Make = Callable[[], TextGame]
+GameFactory = Callable[[], TextGame]
 
 
 MIN_LEGAL_SHARE = 0.1
@@ -34,7 +34,7 @@ class BrokenPromise(Exception):
     """Raised if the game breaks a requirement. The message has the seed and act to reproduce it."""
 
 
-def fuzz(make: Make, acts: int) -> str:
+def fuzz(make: GameFactory, acts: int) -> str:
     """Play `acts` legal and illegal random acts, check the game after each, and return a summary in one line.
 
     Raises BrokenPromise if a check fails, and Inconclusive if fewer than a tenth of the acts were legal.

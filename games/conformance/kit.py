@@ -27,8 +27,8 @@ from games.conformance.fuzz import (
     MAX_MATCH_LENGTH,
     MIN_LEGAL_SHARE,
     BrokenPromise,
+    GameFactory,
     Inconclusive,
-    Make,
     error_line,
     fuzz,
     to_json,
@@ -52,7 +52,7 @@ class Finding:
 
 
 def check(
-    make: Make, *, seeds: int = 20, acts: int = 2000, on_finding: Callable[[], None] = lambda: None
+    make: GameFactory, *, seeds: int = 20, acts: int = 2000, on_finding: Callable[[], None] = lambda: None
 ) -> list[Finding]:
     """Run all conformance checks on games from `make`, and return the findings in the order of `CHECKS`. Never raises.
 
@@ -69,7 +69,7 @@ def check(
     return findings
 
 
-def _explain_missing_acts(make: Make) -> str:
+def _explain_missing_acts(make: GameFactory) -> str:
     """Return why random matches test little of this game, or "" if at least a tenth of the searches find legal acts."""
     try:
         found, tried = find_legal_acts(make())
@@ -98,7 +98,7 @@ def run_check(name: str, examine: Callable[..., str], make: Callable[[], Any], c
 # Matches and their views.
 
 
-def _record_views(make: Make, seed: int, game: TextGame | None = None) -> list[str]:
+def _record_views(make: GameFactory, seed: int, game: TextGame | None = None) -> list[str]:
     """Play a match of random legal acts and return the views of all seats at each step, as JSON text."""
     return list(_play_match(game or make(), seed))
 
@@ -140,7 +140,7 @@ def _read_view(game: TextGame, seat: str) -> dict[str, Any]:
 # Checks.
 
 
-def _check_pettingzoo(make: Make, seeds: int) -> str:
+def _check_pettingzoo(make: GameFactory, seeds: int) -> str:
     """Run PettingZoo's own api_test and seed_test."""
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
@@ -149,7 +149,7 @@ def _check_pettingzoo(make: Make, seeds: int) -> str:
     return f"api_test and seed_test, {seeds} cycles"
 
 
-def _check_determinism(make: Make, seeds: int) -> str:
+def _check_determinism(make: GameFactory, seeds: int) -> str:
     used, views = make(), 0
     for seed in range(seeds):
         one = _record_views(make, seed)
@@ -161,7 +161,7 @@ def _check_determinism(make: Make, seeds: int) -> str:
     return f"{seeds} seeds, three matches each: {views} identical views"
 
 
-def _check_interleaving(make: Make, seeds: int) -> str:
+def _check_interleaving(make: GameFactory, seeds: int) -> str:
     after = _record_views(make, 0)
     for seed in range(seeds):
         random.seed(seed)
@@ -183,7 +183,7 @@ def _read_global_states() -> str:
     return repr((random.getstate(), np.random.get_state(legacy=False)))
 
 
-def _check_seeds(make: Make, seeds: int) -> str:
+def _check_seeds(make: GameFactory, seeds: int) -> str:
     game, number = make(), max(seeds, 20)
     deals = set()
     for seed in range(number):
@@ -194,7 +194,7 @@ def _check_seeds(make: Make, seeds: int) -> str:
     return f"{len(deals)} different deals among {number} seeds" if len(deals) > 1 else "every seed starts the same"
 
 
-def _check_secrets(make: Make, seeds: int) -> str:
+def _check_secrets(make: GameFactory, seeds: int) -> str:
     one, two = make(), make()
     kinds, compared = 0, 0
     for seat in one.seats:
@@ -277,7 +277,7 @@ def _find_difference(one: str, two: str) -> str:
     return f"…{one[max(0, start - 30) : start + 30]}… or …{two[max(0, start - 30) : start + 30]}…"
 
 
-def _check_clones(make: Make, seeds: int) -> str:
+def _check_clones(make: GameFactory, seeds: int) -> str:
     for seed in range(seeds):
         game, rng = make().clone(), random.Random(seed)  # a game can also be cloned before its first reset
         game.reset(seed=seed)
@@ -298,7 +298,7 @@ def _check_clones(make: Make, seeds: int) -> str:
     return f"{seeds} clones in mid-match: equal, and independent"
 
 
-def _check_facts(make: Make, seeds: int) -> str:
+def _check_facts(make: GameFactory, seeds: int) -> str:
     """Check that views are fresh and JSON-able, theory values are finite numbers, and talk arrives sanitised."""
     game = make()
     for name, value in game.theory.items():
@@ -349,7 +349,7 @@ PROMISES = {
 """Requirement that each check tests, with a hint for games that fail it."""
 NEED_LEGAL_ACTS = ("determinism", "interleaving", "secrets", "clones", "facts")
 """Checks that need legal acts and are inconclusive if hardly any is found. The fuzz check counts its own."""
-CHECKS: dict[str, Callable[[Make, int], str]] = {
+CHECKS: dict[str, Callable[[GameFactory, int], str]] = {
     "pettingzoo": _check_pettingzoo,
     "determinism": _check_determinism,
     "interleaving": _check_interleaving,
