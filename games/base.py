@@ -93,8 +93,12 @@ def number(name: str, value: object, least: float = 0.0, below: float = math.inf
 
     Raises ValueError, naming the option, unless it is a number from `least` to below `below`, and at most 1e9.
     """
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not least <= value <= MAX_NUMBER or value >= below:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not least <= value <= MAX_NUMBER
+        or value >= below
+    ):
         limit = f"to {MAX_NUMBER:g}" if below > MAX_NUMBER else f"to below {below:g}"
         raise ValueError(f"{name} must be a number from {least:g} {limit}, not {_abbreviate(value)}")
     return float(value)
