@@ -159,8 +159,8 @@ def best_against_mixture(
         V(turn, b) = goes_on * max over x of [ own(x) * sum_i b_i p_i(ACCEPT | x)
                      + goes_on * sum over demands y of P(y) * max(own(rest of y), V(turn + 2, b given y)) ],
 
-    with P(y) = sum_i b_i p_i(y | x), and b given y = b_i p_i(y | x) / P(y). The talks cannot break down after the opening
-    offer. With one member this is `best_response`. Returns NaN if there are more than `MAX_BELIEFS` beliefs.
+    with P(y) = sum_i b_i p_i(y | x), and b given y = b_i p_i(y | x) / P(y). The talks cannot break down after the
+    opening offer. With one member this is `best_response`. Returns NaN if there are more than `MAX_BELIEFS` beliefs.
     """
     goes_on, prior = 1 - breakdown, tuple(1 / len(members) for _ in members)
     collect = functools.cache(functools.partial(_collect_answers, members))
