@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from agents.errors import ChatError
 from agents.tool_values import NAME, Definition, convert_arguments, parse_python_calls
-from games.untrusted_json import DECODER, DEEPEST, is_too_deep
+from games.untrusted_json import DECODER, MAX_DEPTH, is_too_deep
 
 MAX_CHARACTERS = 20_000
 """Characters of a reply in which calls are read; the rest is speech."""
@@ -210,7 +210,7 @@ def _parse_call(value: Any, start: int, end: int, key: str = "arguments") -> tup
     if not isinstance(arguments, dict) or not NAME.fullmatch(name):
         raise _Unreadable(USAGE.replace("arguments", key), start, end)
     if is_too_deep(arguments):
-        raise _Unreadable(f"the arguments are nested more than {DEEPEST} deep", start, end)
+        raise _Unreadable(f"the arguments are nested more than {MAX_DEPTH} deep", start, end)
     call_id = value.get("id")
     return call_id if isinstance(call_id, str) and MISTRAL_ID.fullmatch(call_id) else "", name, arguments
 

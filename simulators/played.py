@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from games.base import to_one_line, whole_number
-from games.contracts import ILLEGAL, MOST_TURNS, PERSON
+from games.contracts import ILLEGAL, MAX_TURNS, PERSON
 from simulators.base import Simulator
 from simulators.person import SPEECHES, Speech
 
@@ -104,7 +104,7 @@ class PersonGame(Simulator):
             raise ValueError(f"person must be one of {', '.join(self.speeches)}, not {person!r}")
         self.person = person
         self.person_retries = whole_number("person_retries", person_retries, 0, 100)
-        self.person_faults = whole_number("person_faults", person_faults, 0, MOST_TURNS)
+        self.person_faults = whole_number("person_faults", person_faults, 0, MAX_TURNS)
         if person != "script":
             self.seats = (*self.seats, self.person_seat)
         super().__init__(**options)

@@ -13,7 +13,7 @@ from agents.chat_images import Fit, ImageToken
 from agents.errors import WeightsError
 from agents.eyes.preprocessing import Preprocessing, read_preprocessing
 from agents.stream import MAX_IMAGE_TOKENS, MediaSpan
-from games.pictures import LARGEST, decode_picture
+from games.pictures import MAX_SIDE, decode_picture
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Vision:
         """
         settings = read_preprocessing(folder, cls.defaults) if folder else cls.defaults
         tokens, size = cls.measure(config)
-        if not 0 < tokens <= MAX_IMAGE_TOKENS or not 0 < size <= LARGEST:
+        if not 0 < tokens <= MAX_IMAGE_TOKENS or not 0 < size <= MAX_SIDE:
             raise WeightsError(f"a {config.model_type} with images of {size} pixels and {tokens} tokens cannot be used")
         return cls(int(config.image_token_id), tokens, size, settings)
 

@@ -18,7 +18,7 @@ from agents.errors import WeightsError
 from agents.eyes.layout import Vision
 from agents.eyes.preprocessing import Preprocessing, read_preprocessing
 from agents.stream import MAX_IMAGE_TOKENS, MediaSpan
-from games.pictures import LARGEST, decode_picture
+from games.pictures import MAX_SIDE, decode_picture
 
 MAX_RATIO = 200
 """Maximum ratio of an image's sides."""
@@ -68,7 +68,13 @@ class Qwen2(Vision):
 
     def limit_pixels(self, max_pixels: int | None) -> int:
         """Return the maximum number of pixels of a scaled image, with at most `MAX_IMAGE_TOKENS` tokens."""
-        return min(self.preprocessing.max_pixels, MAX_IMAGE_TOKENS * self.side**2, LARGEST**2, max_pixels or LARGEST**2)
+        limits = (
+            self.preprocessing.max_pixels,
+            MAX_IMAGE_TOKENS * self.side**2,
+            MAX_SIDE**2,
+            max_pixels or MAX_SIDE**2,
+        )
+        return min(limits)
 
     def fit(self, height: int, width: int, max_pixels: int | None = None) -> Fit:
         """Return the number of tokens and the scaled size of an image, with at most `max_pixels` after scaling.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
-from games.slow import slowly
+from games.slow import offload
 from simulators.confine.code import run_python
 from simulators.confine.sql import Database, Limits
 from simulators.data_analysis.tables import Data, Kind
@@ -81,7 +81,7 @@ class Session:
             "tables": [(table.name, table.columns, table.rows) for table in self.data.tables],
             "earlier": self.cells, "cell": cell,
         }  # fmt: skip
-        outcome = slowly(run_python, CELL, seconds=SECONDS, output_bytes=OUTPUT, stdin=json.dumps(job))
+        outcome = offload(run_python, CELL, seconds=SECONDS, output_bytes=OUTPUT, stdin=json.dumps(job))
         text = "".join(char for char in outcome.observation() if char == "\n" or char.isprintable()).rstrip()
         if not outcome.reason and outcome.stderr.endswith(END):
             self.cells.append(cell)
@@ -95,7 +95,7 @@ class Session:
 
         The rows are JSON or, if `terse`, only values with `;` between rows.
         """
-        text = slowly(run_query, self.data.to_sql(), statement)
+        text = offload(run_query, self.data.to_sql(), statement)
         return _format_values(text) if terse and not text.startswith(ERROR) else text
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from games.slow import slowly
+from games.slow import offload
 from simulators.base import Simulator, SimulatorFault
 from simulators.prover.coq_guard import read_sentence
 from simulators.prover.coq_theorems import LEMMAS
@@ -82,7 +82,7 @@ class CoqProof:
 def _attempt(before: Sequence[str], sentence: str) -> tuple[str, str]:
     """Return the goals after a sentence as text, and Coq's error if it refused the sentence."""
     try:
-        goals, error = slowly(attempt, before, sentence)
+        goals, error = offload(attempt, before, sentence)
     except CoqFault as fault:
         raise SimulatorFault(f"prover: {fault}") from None
     lines = "\n".join(line.strip() for line in goals.splitlines() if line.strip())

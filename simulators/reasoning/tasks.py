@@ -12,7 +12,7 @@ import numpy as np
 from games.base import IllegalAct, flag, number, whole_number
 from games.contracts import TOOL, View
 from games.families.book import fold
-from games.slow import slowly
+from games.slow import offload
 from simulators.base import Script
 from simulators.confine.code import find_obstacle, run_python
 from simulators.reasoning import gym, replies
@@ -194,7 +194,7 @@ class Reasoning(TaskGame):
 
         The output includes errors, and a note if a limit stopped the code. Both count as a failed run.
         """
-        outcome = slowly(
+        outcome = offload(
             run_python, code, seconds=self.seconds, memory_mb=self.memory_mb, output_bytes=self.output_bytes
         )
         self._failed_runs += bool(outcome.reason or outcome.stderr)

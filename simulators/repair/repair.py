@@ -13,7 +13,7 @@ import numpy as np
 from games.base import IllegalAct, whole_number
 from games.contracts import TOOL, View
 from games.python_source import parse_python
-from games.slow import slowly
+from games.slow import offload
 from simulators.base import Script, Simulator
 from simulators.confine.code import find_obstacle, run_python
 
@@ -205,7 +205,7 @@ class Repair(Simulator):
             for n, case in self._list_cases()
         ]
         code = "\n".join([self.write_source(), *lines])
-        output = slowly(run_python, code, seconds=SECONDS, output_bytes=2000).observation()
+        output = offload(run_python, code, seconds=SECONDS, output_bytes=2000).observation()
         return "".join(char for char in output if char == "\n" or char.isprintable())
 
     def _list_cases(self) -> list[tuple[str, Case]]:
@@ -228,7 +228,7 @@ class Repair(Simulator):
         if function := COMPILED.get(self.bodies[name]):  # a known expression needs no isolated process
             return all(function(*case) == _compute_expected(name, case) for case in cases)
         code = f"def f(a, b):\n    return {self.bodies[name]}\nprint([f(a, b) for a, b in {cases}])"
-        outcome = slowly(run_python, code, seconds=SECONDS, output_bytes=2000)
+        outcome = offload(run_python, code, seconds=SECONDS, output_bytes=2000)
         return outcome.stdout == f"{[_compute_expected(name, case) for case in cases]}\n"
 
     def payoffs(self) -> dict[str, float]:

@@ -10,7 +10,7 @@ import numpy as np
 from games.base import ACTION_LENGTH, IllegalAct, choice, flag, to_one_line, whole_number
 from games.contracts import TOOL
 from games.families.book import fold
-from games.slow import slowly
+from games.slow import offload
 from simulators.base import Script, Simulator
 from simulators.sql.acts import (
     Result,
@@ -206,7 +206,7 @@ class Sql(Simulator):
         return self._run_query(sql).text
 
     def _run_query(self, sql: str) -> Result:
-        return make_result(slowly(run_sql, self.terse, self.index, sql), self.terse)
+        return make_result(offload(run_sql, self.terse, self.index, sql), self.terse)
 
     def _write(self, act: WriterAct) -> None:
         """Run the query or solution. A query's result is shown to the writer; a solution ends its part of the match.

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from games.adapters.loading import file_of, import_member
 from games.base import to_one_line
-from games.slow import slowly
+from games.slow import offload
 from simulators.confine.code import run_python
 from simulators.toolbox.builtin import BUILT_IN
 from simulators.toolbox.limits import Limits, ServerEnded
@@ -277,7 +277,7 @@ def _confine(tool: Tool, source: ToolSource) -> Tool:
     code += f"_r = {tool.name}(**_j.load(_s.stdin))\nprint(_r if isinstance(_r, str) else _j.dumps(_r), end='')\n"
 
     def run(**arguments: Any) -> str:
-        outcome = slowly(run_python, code, seconds=source.timeout, stdin=json.dumps(arguments))
+        outcome = offload(run_python, code, seconds=source.timeout, stdin=json.dumps(arguments))
         if outcome.reason or outcome.stderr:
             raise ValueError((outcome.stderr.strip().splitlines() or [outcome.observation()])[-1])
         return str(outcome.stdout)

@@ -17,7 +17,7 @@ from agents.layouts import create_vision
 from agents.packing import Costs, plan_passes
 from agents.scoring import StreamScorer, build_batch, score_streams
 from agents.stream import MAX_IMAGE_TOKENS, MediaSpan, Stream, compute_keys
-from games.pictures import LARGEST
+from games.pictures import MAX_SIDE
 from tests.factories.eyes import mask_placeholder
 
 IMAGE, TOKENS, SIZE = 15, 9, 48
@@ -148,7 +148,7 @@ def test_what_is_no_image_is_refused_in_one_line(data: Any) -> None:
         data = BYTES[make_picture(1)][:500]
     elif data is None:
         file = io.BytesIO()
-        Image.new("L", (LARGEST + 1, 1)).save(file, "PNG")
+        Image.new("L", (MAX_SIDE + 1, 1)).save(file, "PNG")
         data = file.getvalue()
     BYTES["ab" * 32] = data
     with pytest.raises(ValueError, match="image abab") as error:

@@ -284,8 +284,8 @@ def test_refuses_option_that_the_simulator_sets_itself() -> None:
     for game in ("clinic", "desk"):
         for command in (["eval", "noop"], ["play", "--seat", "0=noop"], ["check", "game"]):
             name = ["--game", game] if command[0] != "check" else [game]
-            assert "the option 'talk' is not to choose" in get_refusal(*command, *name, "--option", "talk=true")
-        assert "the option 'talk' is not to choose" in get_refusal(
+            assert "the option 'talk' cannot be set" in get_refusal(*command, *name, "--option", "talk=true")
+        assert "the option 'talk' cannot be set" in get_refusal(
             *RUN[:2], "--game", game, "--set", "game.options.talk=true"
         )
 
