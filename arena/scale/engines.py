@@ -292,7 +292,7 @@ class ScaledEngine:
 
     def _no_engine_error(self) -> EnginesLost | RanksLost:
         return self._ranks_lost or EnginesLost(
-            f"all {len(self._slots)} engines are lost: each died {RESTARTS + 1} times"
+            f"none of {len(self._slots)} engines is left: each died {RESTARTS + 1} times"
         )
 
     def _start_task(self, work: Any) -> None:
