@@ -1,4 +1,4 @@
-"""Notes on turns and matches, in the run's `read_notes.jsonl`.
+"""Notes on turns and matches, in the run's `notes.jsonl`.
 
 Removing a note appends a line, so that no written text is lost.
 """

@@ -141,8 +141,8 @@ class Reach(VisualWorld):
             self.show(self.table.paint())
         return " ".join(map(str, bins))
 
-    def _left(self) -> int:
-        """Return the distance that is left with the named block, whichever counts as right."""
+    def _measure_remaining(self) -> int:
+        """Return the remaining distance for the block that the instruction names, even if `judged` makes another right."""
         return self.table.measure_remaining(self.table.layout.wanted)
 
     def figures(self) -> dict[str, float | bool | str]:
