@@ -39,7 +39,7 @@ from analysis.view.requests import (
     parse,
 )
 from analysis.view.runs import Library
-from analysis.view.seats import LEFT, Seats
+from analysis.view.seats import RELOAD_SECONDS, Seats
 from analysis.view.services import AdvantageCache, Services
 from analysis.view.summary import summarise
 from analysis.view.tokens import read_tokens
@@ -48,7 +48,7 @@ from arena.store.blobs import media_of
 from arena.store.reader import iteration_of
 
 Handler = Callable[..., Any]
-KINDS = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
+MEDIA_TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
 """Media types of static files by suffix; other files are not served."""
 SWEEP_SECONDS = 5.0
 """Seconds between checks for abandoned matches."""
@@ -202,9 +202,9 @@ class Viewer:
         return self.seats.list_running()
 
     def end(self, posted: Mapping[str, Any], id: str) -> Any:
-        """End a human player's match, at once or, in case the page is only being reloaded, after `LEFT` seconds."""
+        """End a human player's match: at once, or `soon`, unless its page is reloaded within `RELOAD_SECONDS`."""
         seat = self.seats.seat(id)
-        seat.expire(LEFT) if parse(EndPost, posted).soon else seat.end()
+        seat.expire(RELOAD_SECONDS) if parse(EndPost, posted).soon else seat.end()
         return {}
 
     def seat(self, query: Mapping[str, str], id: str) -> Any:
@@ -350,7 +350,7 @@ def _load_static() -> dict[str, tuple[bytes, str]]:
         for each in folder.iterdir():
             if each.is_dir():
                 walk(each, f"{path}{each.name}/")
-            elif kind := KINDS.get(each.name.rpartition(".")[2]):
+            elif kind := MEDIA_TYPES.get(each.name.rpartition(".")[2]):
                 found[f"{path}{each.name}"] = (each.read_bytes(), kind)
 
     walk(files("analysis.view") / "static", "/")

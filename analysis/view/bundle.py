@@ -17,7 +17,7 @@ from typing import Any
 from analysis.view.formatting import sanitize
 from analysis.view.json_values import to_json
 
-FIRST, STYLES = "app.js", ("vendor/uplot.css", "view.css")
+ENTRY_MODULE, STYLES = "app.js", ("vendor/uplot.css", "view.css")
 VENDOR = "vendor/"
 """Folder of published modules, whose exports are listed at their ends. `export` in their comments must not match."""
 _IMPORT = re.compile(r'^import\s*(?:(\w+)|\{([^}]*)\})\s*from\s*"([^"]+)";?', re.M)
@@ -73,7 +73,7 @@ def bundle_modules() -> str:
                 add(_resolve(name, other))
             done[name] = _wrap_module(name, source)
 
-    add(FIRST)
+    add(ENTRY_MODULE)
     script = "const modules = {};\n" + "\n".join(done.values())
     assert "</script" not in script and "<!--" not in script, "this would end the element that holds the script"
     return script

@@ -19,11 +19,11 @@ from arena.statistics import Interval
 
 PATIENCE = 0.4
 """Seconds that a request spends reading."""
-NAME = "run"
+RUN_NAME = "run"
 Theory = Callable[[str], Mapping[str, float]]
 CHARTS: Sequence[Callable[[pd.DataFrame], Iterable[Curve]]] = (over_optimisation,)
 """Charts of several metrics together, each a function of the table of metrics by iteration."""
-KEYS = ("valid_rate", "mean_payoff", "payoff.", "report.", "reward.")
+LOGGED_METRICS = ("valid_rate", "mean_payoff", "payoff.", "report.", "reward.")
 """Prefixes of metrics whose single values are in the match log."""
 
 
@@ -42,8 +42,8 @@ class Curves:
         The first call returns metrics without intervals, which needs no match log. Later calls read for `PATIENCE`
         seconds.
         """
-        frame = Frames({NAME: self.index.reader}, {NAME: []}).iterations
-        keys = [str(key) for key in frame.columns if str(key).startswith(KEYS) and is_numeric(frame[key])]
+        frame = Frames({RUN_NAME: self.index.reader}, {RUN_NAME: []}).iterations
+        keys = [str(key) for key in frame.columns if str(key).startswith(LOGGED_METRICS) and is_numeric(frame[key])]
         first, self._asked = not self._asked, True
         unread = len(frame) if first else self._read_more([int(k) for k in frame["iteration"]], keys)
         is_zero_sum_run = not first and self._is_zero_sum()
@@ -65,7 +65,10 @@ class Curves:
             todo = [k for k in numbers if self.index.stamp(k) and self._known.get(k, ((),))[0] != self.index.stamp(k)]
             while todo and monotonic() - begun < PATIENCE:
                 number = todo.pop()
-                log, known = Frames({NAME: self.index.reader}, {NAME: [number]}, {number}), dict[str, Interval]()
+                log, known = (
+                    Frames({RUN_NAME: self.index.reader}, {RUN_NAME: [number]}, {number}),
+                    dict[str, Interval](),
+                )
                 with suppress(StoreError):  # a damaged iteration has no intervals; the list shows the error
                     own = {key: intervals(log, key).get(number) for key in keys}
                     known = {key: interval for key, interval in own.items() if interval}
@@ -92,7 +95,7 @@ class Curves:
         sealed = [k for k in self.index.iterations() if self.index.is_sealed(k)]
         number = sealed[-1] if sealed else -1
         if self._newest_frames[0] != number or self._newest_frames[1] is None:
-            log = Frames({NAME: self.index.reader}, {NAME: [number] if sealed else []}, {number})
+            log = Frames({RUN_NAME: self.index.reader}, {RUN_NAME: [number] if sealed else []}, {number})
             self._newest_frames = (number, log)
         assert self._newest_frames[1] is not None
         return self._newest_frames[1]

@@ -26,8 +26,8 @@ from arena.store.feed import FeedReader, LiveMatch
 from arena.store.reader import RunReader, log_path, parse_log_name
 from arena.store.schema import MATCHES
 
-OF_MATCH = ("id", "iteration", "game", "status", "reason", "parent", "parent_turn", "source", "group", "seconds")
-COLUMNS = (*OF_MATCH, "payoffs", "seats", "turns.index")
+MATCH_COLUMNS = ("id", "iteration", "game", "status", "reason", "parent", "parent_turn", "source", "group", "seconds")
+COLUMNS = (*MATCH_COLUMNS, "payoffs", "seats", "turns.index")
 NOTES = "notes.jsonl"
 SCALE_QUANTILE = 0.95
 _CREDIT = "credit.parquet"
@@ -89,8 +89,8 @@ class Index:
     def table(self) -> Any:
         """Return the short rows read so far as an Arrow table: the newest iteration first, each in order of its log.
 
-        Columns are those of `OF_MATCH` (`id` as `match`), seats, payoffs, turns (their number), paid (mean payoff of
-        trained seats), and low and high (extreme advantages).
+        Columns are those of `MATCH_COLUMNS` (`id` as `match`), seats, payoffs, turns (their number), paid (mean payoff
+        of trained seats), and low and high (lowest and highest advantage).
         """
         with self.lock:
             parts = [part for _, (_, part) in sorted(self._parts.items(), reverse=True)]
@@ -217,7 +217,7 @@ def _make_rows(log: Any, extremes: Mapping[str, tuple[float, float]]) -> Any:
     counted = np.isfinite(payoff) & seats["trained"].to_numpy(zero_copy_only=False).astype(bool)
     sums, counts = (np.bincount(places[counted], w, len(ids)) for w in (payoff[counted], None))
     paid = np.divide(sums, counts, where=counts > 0, out=np.full(len(ids), np.nan))
-    columns = {name: log[name] for name in OF_MATCH if name != "id"}
+    columns = {name: log[name] for name in MATCH_COLUMNS if name != "id"}
     return pa.table(
         {"match": log["id"], **columns, "seats": log["seats"], "payoffs": log["payoffs"]}
         | {"turns": pc.list_value_length(log["turns"]), "paid": pa.array(paid, from_pandas=True)}

@@ -23,9 +23,9 @@ from arena.errors import ConfigError
 from arena.plain import printable
 from arena.store.locks import is_in_use
 
-RUNNING, KEPT, LARGEST = 3, 20, 10**6
+MAX_RUNNING, MAX_JOBS, MAX_OUTPUT_BYTES = 3, 20, 10**6
 """Maximum number of concurrent children, of stored jobs, and of bytes of a job's output."""
-WHO = re.compile(r"(?!.*\.py)\w[\w@:.+()=,-]{0,63}", re.ASCII)
+POLICY_NAME = re.compile(r"(?!.*\.py)\w[\w@:.+()=,-]{0,63}", re.ASCII)
 """Policies and models that the page may name: names only, no files or folders."""
 
 
@@ -55,11 +55,11 @@ class Job:
 
     def _read(self, file: IO[bytes]) -> str:
         file.seek(0)
-        return file.read(LARGEST).decode("utf-8", "replace")
+        return file.read(MAX_OUTPUT_BYTES).decode("utf-8", "replace")
 
 
 class Jobs:
-    """Child processes that the page started, by job id. At most `RUNNING` run at a time."""
+    """Child processes that the page started, by job id. At most `MAX_RUNNING` run at a time."""
 
     def __init__(self, command: Sequence[str]) -> None:
         self.command, self._jobs = command, dict[str, Job]()
@@ -78,7 +78,7 @@ class Jobs:
         """
         if request.turn >= len(row["turns"]):
             raise ConfigError(f"{row['id']} has turns 0 to {len(row['turns']) - 1}")
-        if request.who and (request.seat not in row["seats"] or not WHO.fullmatch(request.who)):
+        if request.who and (request.seat not in row["seats"] or not POLICY_NAME.fullmatch(request.who)):
             raise ConfigError("name a seat of the match and a policy, such as random; files are for arena fork")
         others = [f"--seat={request.seat}={request.who}"] if request.who else []
         acts = [f"--act={request.act}"] if request.act.strip() else []
@@ -117,9 +117,9 @@ class Jobs:
     def _start(self, arguments: Sequence[str], apart: bool = False) -> dict[str, Any]:
         if not self.command:
             raise ConfigError("no process can be started here: open the page with arena view")
-        if sum(job.child.poll() is None for job in self._jobs.values()) >= RUNNING:
-            raise ConfigError(f"{RUNNING} jobs are running: wait for one of them")
-        while len(self._jobs) >= KEPT:
+        if sum(job.child.poll() is None for job in self._jobs.values()) >= MAX_RUNNING:
+            raise ConfigError(f"{MAX_RUNNING} jobs are running: wait for one of them")
+        while len(self._jobs) >= MAX_JOBS:
             del self._jobs[next(iter(self._jobs))]
         out, err = (tempfile.TemporaryFile() for _ in range(2))  # noqa: SIM115 the job keeps them open
         child = subprocess.Popen(

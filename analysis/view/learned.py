@@ -18,20 +18,20 @@ from arena.statistics import ANY, SHARE, Bounds, Interval, difference_ci, mean_c
 from arena.store.evaluations import Evaluation, read_evaluations, select_latest
 from arena.store.reader import RunReader
 
-RELEVANT = (
+RELEVANT_FIGURES = (
     r"panel\.payoff", r"panel\.gap", r"panel\.deal", r"panel\.valid", r"success|solved|won|correct", r"deal|trade",
     r"learners payoff", r"efficiency|score", r"valid( per match)?", r"payoff .+", r"equilibrium_distance", r"turns",
 )  # fmt: skip
 """Patterns of figures in order of relevance."""
 RELEVANT_METRICS = (
-    *RELEVANT[:4], r"report\.(success|solved|won|correct)", r"report\.(deal|trade)", r"payoff_against\..+",
+    *RELEVANT_FIGURES[:4], r"report\.(success|solved|won|correct)", r"report\.(deal|trade)", r"payoff_against\..+",
     r"mean_payoff", r"report\.(efficiency|score)", r"valid_rate", r"payoff\..+", r"report\.equilibrium_distance",
     r"report\.turns",
 )  # fmt: skip
 """The same order for metrics of iterations. Their other counts are totals of an iteration, not figures of a match."""
 TILES, ROWS = 3, 6
-MOSTLY = 0.9
-REPEATED = ("run", "iteration", "valid_rate", "mean_payoff", "turns")
+NEARLY_ALL = 0.9
+DUPLICATE_METRICS = ("run", "iteration", "valid_rate", "mean_payoff", "turns")
 """Columns that repeat a figure of the matches."""
 
 
@@ -102,11 +102,11 @@ def is_zero_sum(log: Frames) -> bool:
     if among.empty or len(among) < len(paid):
         return False
     sums = among.groupby("match")["payoff"].agg(["sum", "size"])
-    return float(((sums["sum"].abs() < 1e-9) & (sums["size"] > 1)).mean()) > MOSTLY
+    return float(((sums["sum"].abs() < 1e-9) & (sums["size"] > 1)).mean()) > NEARLY_ALL
 
 
 def _rank(key: str) -> int:
-    return next((k for k, pattern in enumerate(RELEVANT) if re.fullmatch(pattern, key)), len(RELEVANT))
+    return next((k for k, pattern in enumerate(RELEVANT_FIGURES) if re.fullmatch(pattern, key)), len(RELEVANT_FIGURES))
 
 
 def comparable_evaluations(reader: RunReader) -> list[Evaluation]:
@@ -171,7 +171,11 @@ def list_learning_metrics(log: Frames, known: Sequence[Figure]) -> list[tuple[st
     frame, taken = log.iterations, {figure.key for figure in known}
     found = []
     for key in map(str, frame.columns):
-        if key in (*REPEATED, *taken) or key.startswith(("report.", "payoff.", "panel.")) or not is_numeric(frame[key]):
+        if (
+            key in (*DUPLICATE_METRICS, *taken)
+            or key.startswith(("report.", "payoff.", "panel."))
+            or not is_numeric(frame[key])
+        ):
             continue
         values = [v for v in frame[key].dropna().astype("float64").tolist() if math.isfinite(v)]
         if any(values):

@@ -18,9 +18,9 @@ from arena.plain import printable
 
 SORTS = ("iteration", "paid", "low", "high", "turns", "seconds")
 """Columns to sort by, with a leading minus for descending order."""
-MOST = 200
+MAX_MATCHES = 200
 """Maximum number of matches per page."""
-SHORT = 300
+MAX_CHARACTERS = 300
 SECONDS = 20.0
 """Time limit of a condition in SQL."""
 
@@ -33,17 +33,17 @@ def list_matches(index: Index, query: Mapping[str, str], ids: Collection[str] | 
     """
     left = index.refresh()
     table = index.table()
-    facets = {name: found[:MOST] for name, found in index.list_names().items()}
+    facets = {name: found[:MAX_MATCHES] for name, found in index.list_names().items()}
     found = _filter(table, query, index)
     if ids is not None:
         found = found.filter(pc.is_in(found["match"], value_set=pa.array(sorted(ids), pa.string())))
     found = _sort(found, query.get("sort", ""))
-    offset, limit = _parse_number(query, "offset", 0), min(_parse_number(query, "limit", 50), MOST)
+    offset, limit = _parse_number(query, "offset", 0), min(_parse_number(query, "limit", 50), MAX_MATCHES)
     rows = found.slice(offset, limit).to_pylist()
     reports = _read_reports(index, rows)
     return {
         "total": len(found), "of": len(table), "unread": left, "offset": offset,
-        "damaged": [*index.damaged.values()][:MOST],
+        "damaged": [*index.damaged.values()][:MAX_MATCHES],
         "rows": [_make_row(row, reports.get(row["match"], {})) for row in rows], "facets": facets,
     }  # fmt: skip
 
@@ -129,12 +129,14 @@ def _read_reports(index: Index, rows: list[dict[str, Any]]) -> dict[str, dict[st
 def _make_row(row: dict[str, Any], report: Mapping[str, Any]) -> dict[str, Any]:
     payoffs = {one["seat"]: one["value"] for one in row.pop("payoffs")}
     seats = [
-        {name: truncate(one[name], SHORT) for name in ("seat", "role", "policy")}
+        {name: truncate(one[name], MAX_CHARACTERS) for name in ("seat", "role", "policy")}
         | {"trained": one["trained"], "payoff": payoffs.get(one["seat"])}
         for one in row.pop("seats")
     ]
-    told = {str(name)[:64]: truncate(v, SHORT) if isinstance(v, str) else v for name, v in [*report.items()][:40]}
-    return {**row, "reason": truncate(row["reason"], SHORT), "seats": seats, "report": told}
+    told = {
+        str(name)[:64]: truncate(v, MAX_CHARACTERS) if isinstance(v, str) else v for name, v in [*report.items()][:40]
+    }
+    return {**row, "reason": truncate(row["reason"], MAX_CHARACTERS), "seats": seats, "report": told}
 
 
 def _parse_number(query: Mapping[str, str], name: str, usual: int) -> int:

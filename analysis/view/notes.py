@@ -15,7 +15,7 @@ from arena.errors import ConfigError
 from arena.plain import clean_text
 from arena.store.lines import LineWriter, read_lines
 
-LONGEST, MOST = 10_000, 10_000
+MAX_CHARACTERS, MAX_NOTES = 10_000, 10_000
 """Maximum number of characters of a note, and of notes of a run."""
 _LOCK = Lock()
 
@@ -35,12 +35,12 @@ def read_notes(index: Index) -> list[dict[str, Any]]:
 def add(index: Index, match: str, turn: int | None, text: str) -> dict[str, Any]:
     """Append a note on a match or on one of its turns (from 0), and return it with its new id as `note`.
 
-    Raises ConfigError if the text is empty or too long, or if the run has `MOST` notes.
+    Raises ConfigError if the text is empty or too long, or if the run has `MAX_NOTES` notes.
     """
-    if not text.strip() or len(text) > LONGEST:
-        raise ConfigError(f"a note has 1 to {LONGEST} characters")
-    if len(read_notes(index)) >= MOST:
-        raise ConfigError(f"there are {MOST} notes: remove some")
+    if not text.strip() or len(text) > MAX_CHARACTERS:
+        raise ConfigError(f"a note has 1 to {MAX_CHARACTERS} characters")
+    if len(read_notes(index)) >= MAX_NOTES:
+        raise ConfigError(f"there are {MAX_NOTES} notes: remove some")
     now = datetime.now(UTC).isoformat(timespec="seconds")
     row = {"note": secrets.token_hex(6), "time": now, "match": match, "turn": turn, "text": clean_text(text)}
     _append(index, row)

@@ -27,7 +27,7 @@ from arena.store.files import CONFIG
 from arena.store.reader import RunReader
 from arena.store.stages import find_begun_stages, is_pipeline, pipeline_of
 
-ROWS, CELL, SECONDS, SETTINGS, FLIGHT = 1000, 2000, 60.0, 500, 100
+MAX_ROWS, MAX_CELL_CHARACTERS, QUERY_SECONDS, MAX_SETTINGS, MAX_IN_FLIGHT = 1000, 2000, 60.0, 500, 100
 """Maximum numbers: rows of an SQL answer, characters of a cell, seconds of a query, settings, matches in progress."""
 
 
@@ -56,18 +56,18 @@ def summarise_run(name: str, index: Index) -> dict[str, Any]:
 
 
 def describe_run(name: str, index: Index) -> dict[str, Any]:
-    """Return a run's row with Arena's version and its settings, a list of up to `SETTINGS` (name, value) pairs."""
+    """Return a run's row with Arena's version and its settings, a list of up to `MAX_SETTINGS` (name, value) pairs."""
     row = Frames({name: index.reader}, {name: []}).runs.iloc[0]
     settings = [
         (str(key).removeprefix("config."), truncate(str(value), 300))
         for key, value in row.items()
         if str(key).startswith("config.") and _or_none(value) is not None
     ]
-    return summarise_run(name, index) | {"arena": _or_none(row["arena"]), "settings": settings[:SETTINGS]}
+    return summarise_run(name, index) | {"arena": _or_none(row["arena"]), "settings": settings[:MAX_SETTINGS]}
 
 
 def list_in_flight(index: Index) -> dict[str, Any]:
-    """Return the number of matches in progress (`total`), and seats, turns and last speech of the first `FLIGHT`."""
+    """Return the matches in progress: their number (`total`), and seats, turns and last speech of the first ones."""
     if find_process(index) is None:
         return {"live": False, "total": 0, "matches": []}  # the feed of a killed run is outdated
     index.refresh(0.1)
@@ -76,12 +76,12 @@ def list_in_flight(index: Index) -> dict[str, Any]:
         {
             "match": id,
             "seats": [
-                {"seat": truncate(seat, CELL), "policy": truncate(seated.policy, CELL)}
+                {"seat": truncate(seat, MAX_CELL_CHARACTERS), "policy": truncate(seated.policy, MAX_CELL_CHARACTERS)}
                 for seat, seated in one.head.seats.items()
             ],
             "turns": len(one.places), "seat": one.seat, "said": one.said, "started": one.head.started[:40],
         }
-        for id, one in [*found.items()][:FLIGHT]
+        for id, one in [*found.items()][:MAX_IN_FLIGHT]
     ]  # fmt: skip
     return {"live": True, "total": len(found), "matches": shown}
 
@@ -100,13 +100,13 @@ def find_process(index: Index) -> int | None:
 
 
 def answer_sql(runs: Sequence[Index], query: str) -> dict[str, Any]:
-    """Answer a SELECT over these runs: `columns` (names), up to `ROWS` `rows`, and the `total` number of rows.
+    """Answer a SELECT over these runs: `columns` (names), up to `MAX_ROWS` `rows`, and the `total` number of rows.
 
     Raises ConfigError for an invalid query or one that takes too long.
     """
-    table = run_query(load([index.reader.path for index in runs]), query, SECONDS)
-    rows = zip(*(column.to_pylist() for column in table.slice(0, ROWS).columns), strict=True)
-    cells = [[truncate(v, CELL) if isinstance(v, str) else v for v in row] for row in rows]
+    table = run_query(load([index.reader.path for index in runs]), query, QUERY_SECONDS)
+    rows = zip(*(column.to_pylist() for column in table.slice(0, MAX_ROWS).columns), strict=True)
+    cells = [[truncate(v, MAX_CELL_CHARACTERS) if isinstance(v, str) else v for v in row] for row in rows]
     return {"columns": table.column_names, "rows": cells, "total": len(table)}
 
 

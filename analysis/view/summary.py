@@ -14,7 +14,7 @@ from analysis.view.learned import Figure
 from analysis.view.metric_names import name_figure
 from arena.statistics import ANY, SHARE, range_of
 
-MARKS = {"better": "better", "worse": "worse", "changed": "", "same": "within noise", "untold": "one match"}
+VERDICT_WORDS = {"better": "better", "worse": "worse", "changed": "", "same": "within noise", "untold": "one match"}
 """Words for the verdicts on a difference."""
 Theory = Mapping[str, Mapping[str, float]]
 """Theory values of each game."""
@@ -58,7 +58,7 @@ def _format_row(figure: Figure) -> dict[str, Any]:
         "moved_spread": format_interval(figure.difference, figure.bounds),
         "arrow": "≈" if not figure.is_significant else "▲" if figure.difference.estimate > 0 else "▼",
         "verdict": figure.verdict,
-        "word": MARKS[figure.verdict],
+        "word": VERDICT_WORDS[figure.verdict],
         "trail": figure.trail,
     }
 

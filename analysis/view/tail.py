@@ -11,9 +11,9 @@ from arena.store.lines import LogError
 from arena.store.schema import SCHEMA_VERSION
 from games.plain_files import open_plain
 
-CHUNK = 4 * 10**6
+CHUNK_BYTES = 4 * 10**6
 """Bytes to read at a time. An iteration of 100,000 turns has a hundred times as many."""
-HEAD = 300
+ID_BYTES = 300
 """Bytes at the start of a line that contain its id."""
 
 
@@ -29,7 +29,7 @@ class Tail:
         """`has_restarted`: the last rows read are the file's first. `has_more`: there are more rows to read."""
 
     def read_new(self) -> list[dict[str, Any]]:
-        """Return the rows of the next lines, about `CHUNK` bytes; [] if the file is gone.
+        """Return the rows of the next lines, about `CHUNK_BYTES` bytes; [] if the file is gone.
 
         Starts over if it was replaced. Sets `has_restarted` and `has_more`. Raises LogError for a damaged line.
         """
@@ -40,7 +40,7 @@ class Tail:
                     self.places, self._read, self._file = {}, 0, (state.st_ino, state.st_dev)
                 self.has_restarted = self._read == 0
                 file.seek(self._read)
-                data = file.read(CHUNK) + file.readline()
+                data = file.read(CHUNK_BYTES) + file.readline()
                 self.has_more = file.tell() < state.st_size
         except FileNotFoundError:
             self.has_more = False
@@ -65,7 +65,7 @@ class Tail:
                     row = self._row(file.read(length))
                     return row if row.get("id") == id else None
                 for line in file:
-                    if needle in line[:HEAD] and line.endswith(b"\n") and (row := self._row(line)).get("id") == id:
+                    if needle in line[:ID_BYTES] and line.endswith(b"\n") and (row := self._row(line)).get("id") == id:
                         return row
         except (FileNotFoundError, LogError):  # sealed in the meantime
             pass

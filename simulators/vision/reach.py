@@ -142,7 +142,7 @@ class Reach(VisualWorld):
         return " ".join(map(str, bins))
 
     def _measure_remaining(self) -> int:
-        """Return the remaining distance for the block that the instruction names, even if `judged` makes another right."""
+        """Return the remaining distance for the named block, even if the option `judged` makes another one right."""
         return self.table.measure_remaining(self.table.layout.wanted)
 
     def figures(self) -> dict[str, float | bool | str]:
