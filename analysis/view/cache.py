@@ -19,7 +19,7 @@ from arena.process import end_with_parent
 MIN_CHILD_BYTES = 30 * 10**6
 """Log size in bytes from which a child process does the work."""
 REUSE_FACTOR = 20
-"""An answer is reused for at least this many times its computation time, so that viewers do not slow down a run."""
+"""Minimum lifetime of an answer, as a multiple of its computation time, so that viewers do not slow down a run."""
 
 
 class FigureCache:

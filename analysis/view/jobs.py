@@ -26,12 +26,12 @@ from arena.store.locks import is_in_use
 MAX_RUNNING, MAX_JOBS, MAX_OUTPUT_BYTES = 3, 20, 10**6
 """Maximum number of concurrent children, of stored jobs, and of bytes of a job's output."""
 POLICY_NAME = re.compile(r"(?!.*\.py)\w[\w@:.+()=,-]{0,63}", re.ASCII)
-"""Policies and models that the page may name: names only, no files or folders."""
+"""Pattern of policies and models that the page may request: names only, no files or folders."""
 
 
 @dataclass
 class Job:
-    """Child process started by the page, with the temporary files of its standard output and errors."""
+    """Child process that the page started, with temporary files for its standard output and errors."""
 
     child: subprocess.Popen[bytes]
     out: IO[bytes]
@@ -40,7 +40,7 @@ class Job:
     def state(self) -> dict[str, Any]:
         """Return {"running": True}, {"answer": JSON output}, or for a failed child {"error": last line of its errors}.
 
-        The answer is None if the output is no JSON.
+        The answer is None if the output is not JSON.
         """
         code = self.child.poll()
         if code is None:
@@ -73,8 +73,7 @@ class Jobs:
     def fork(self, index: Index, row: Mapping[str, Any], request: ForkPost) -> dict[str, Any]:
         """Start `arena fork` for the logged match `row`, and return {"job": id}.
 
-        Raises ConfigError for an invalid turn, seat or policy, if too many jobs are running, or without a command to
-        start.
+        Raises ConfigError for an invalid turn, seat or policy, and if too many jobs are running or none may be started.
         """
         if request.turn >= len(row["turns"]):
             raise ConfigError(f"{row['id']} has turns 0 to {len(row['turns']) - 1}")
@@ -102,7 +101,7 @@ class Jobs:
     def resume(self, index: Index) -> dict[str, Any]:
         """Start `arena resume` in a process that outlives the page, and return {"job": id}.
 
-        Raises ConfigError if the run or too many jobs are running, or without a command to start.
+        Raises ConfigError if the run is running, and if too many jobs are running or none may be started.
         """
         if find_process(index) is not None:
             raise ConfigError("this run is already running")

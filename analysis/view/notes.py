@@ -1,6 +1,6 @@
 """Notes on turns and matches, in the run's `notes.jsonl`.
 
-Removing a note appends a line, so that no written text is lost.
+Removing a note appends a line, so that no text is lost.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LOCK = Lock()
 
 
 def read_notes(index: Index) -> list[dict[str, Any]]:
-    """Return the run's notes that are not removed, oldest first: `note` (its id), `time`, `match`, `turn`, `text`."""
+    """Return the run's notes, without removed ones, oldest first: `note` (id), `time`, `match`, `turn`, `text`."""
     found: dict[str, dict[str, Any]] = {}
     for row in read_lines(index.reader.path / NOTES):
         id = str(row.get("note"))
@@ -40,7 +40,7 @@ def add(index: Index, match: str, turn: int | None, text: str) -> dict[str, Any]
     if not text.strip() or len(text) > MAX_CHARACTERS:
         raise ConfigError(f"a note has 1 to {MAX_CHARACTERS} characters")
     if len(read_notes(index)) >= MAX_NOTES:
-        raise ConfigError(f"there are {MAX_NOTES} notes: remove some")
+        raise ConfigError(f"the run has {MAX_NOTES} notes: remove some")
     now = datetime.now(UTC).isoformat(timespec="seconds")
     row = {"note": secrets.token_hex(6), "time": now, "match": match, "turn": turn, "text": clean_text(text)}
     _append(index, row)
@@ -49,7 +49,7 @@ def add(index: Index, match: str, turn: int | None, text: str) -> dict[str, Any]
 
 def remove(index: Index, note: str) -> None:
     """Mark the note with the id `note` as removed. Raises ConfigError for an unknown id."""
-    if note not in {one["note"] for one in read_notes(index)}:
+    if note not in {row["note"] for row in read_notes(index)}:
         raise ConfigError("unknown note")
     _append(index, {"note": note, "removed": True})
 

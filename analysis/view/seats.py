@@ -23,23 +23,23 @@ from arena.plain import printable
 from arena.store.blobs import verify_blob
 
 MAX_RUNNING, MAX_STORED, MAX_LINES, MAX_LINE_CHARACTERS = 3, 20, 5000, 4 * 10**6
-"""Maximum number of concurrent matches, of stored matches, of lines of one, and of characters of a line."""
+"""Maximum number of concurrent matches, of stored matches, of a match's output lines, and of characters per line."""
 MAX_IMAGES = 50
-"""Maximum number of images that are kept for a match."""
+"""Maximum number of images stored per match."""
 REQUEST_TIMEOUT = 150.0
-"""Seconds without a request after which a match ends. Browsers let hidden pages ask once a minute."""
+"""Seconds without a request after which a match ends. Browsers let hidden pages send one per minute."""
 RELOAD_SECONDS = 10.0
 """Seconds until a match ends after its page is left, unless the page is reloaded."""
 GRACE_SECONDS = 15.0
-"""Seconds that a child has to end after SIGTERM."""
+"""Seconds from a child's SIGTERM until it may be killed."""
 GAME_NAME = re.compile(r"(?!.*\.py)\w[\w:.()=, -]{0,63}", re.ASCII)
 
 
 class Seat:
-    """Child process that plays a match with a human player, and its output `lines`, JSON objects."""
+    """Child process that plays a match with a human player, and its output so far: `lines`, JSON objects."""
 
     def __init__(self, title: str, command: Sequence[str], patience: float = REQUEST_TIMEOUT) -> None:
-        """Start the child. It is ended if the page's first request does not arrive within `patience` seconds."""
+        """Start the child. The match ends if the page's first request does not arrive within `patience` seconds."""
         self.title = title
         self._expires, self._killed = monotonic() + patience, inf
         self.err: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 open as long as the match
@@ -60,7 +60,7 @@ class Seat:
         return monotonic() > self._expires or self._killed < inf
 
     def expire(self, seconds: float) -> None:
-        """End the match in `seconds`, unless its page sends a request before."""
+        """End the match in `seconds`, unless its page sends a request before then."""
         self._expires = min(self._expires, monotonic() + seconds)
 
     def end(self) -> None:
@@ -81,8 +81,8 @@ class Seat:
         error = ""
         if code and not any("end" in line for line in self.lines):
             self.err.seek(0)
-            said = self.err.read(10**6).decode("utf-8", "replace").strip().splitlines()
-            error = printable(said[-1].removeprefix("arena: ")) if said else f"it ended with code {code}"
+            error_lines = self.err.read(10**6).decode("utf-8", "replace").strip().splitlines()
+            error = printable(error_lines[-1].removeprefix("arena: ")) if error_lines else f"it ended with code {code}"
         return {"lines": self.lines[begin:], "open": code is None, **({"error": error} if error else {})}
 
     def answer(self, act: str, talk: str) -> None:
@@ -148,7 +148,7 @@ class Seats:
         return id
 
     def sweep(self) -> None:
-        """End matches whose pages are gone, and forget the oldest ended ones if over `MAX_STORED` are stored."""
+        """End matches whose pages are gone, and drop the oldest ended ones if more than `MAX_STORED` are stored."""
         with self._lock:
             for seat in self._seats.values():
                 if seat.is_over():
@@ -165,7 +165,7 @@ class Seats:
         if request.turn >= len(row["turns"]):
             raise ConfigError(f"{row['id']} has turns 0 to {len(row['turns']) - 1}")
         if request.seat not in row["seats"]:
-            raise ConfigError(f"{row['id']} has no such seat")
+            raise ConfigError(f"{row['id']} does not have this seat")
         path, title = str(index.reader.path), f"{row['id']} from turn {request.turn + 1} as {request.seat}"
         return self.begin(
             title,
@@ -187,15 +187,21 @@ class Seats:
         Raises ConfigError for an invalid name of the game or policy, and as `begin` does.
         """
         if not GAME_NAME.fullmatch(request.game):
-            raise ConfigError("name a game of arena list games")
-        who, place = request.who, request.place
-        if who in runs:
-            who = str(runs[who].reader.path)
-        elif not POLICY_NAME.fullmatch(who):
-            raise ConfigError("name a policy, such as random, or a run of this page; files are for arena play")
+            raise ConfigError("name a game from arena list games")
+        opponent, human_seat = request.who, request.place
+        if opponent in runs:
+            opponent = str(runs[opponent].reader.path)
+        elif not POLICY_NAME.fullmatch(opponent):
+            raise ConfigError("name a policy, such as random, or a run on this page; for files use arena play")
         return self.begin(
             f"{request.game} against {request.who}",
-            ["play", f"--game={request.game}", f"--seat={place}=human", f"--seat={1 - place}={who}", "--lines"],
+            [
+                "play",
+                f"--game={request.game}",
+                f"--seat={human_seat}=human",
+                f"--seat={1 - human_seat}={opponent}",
+                "--lines",
+            ],
         )
 
     def close(self) -> None:

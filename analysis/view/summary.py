@@ -15,7 +15,7 @@ from analysis.view.metric_names import name_figure
 from arena.statistics import ANY, SHARE, range_of
 
 VERDICT_WORDS = {"better": "better", "worse": "worse", "changed": "", "same": "within noise", "untold": "one match"}
-"""Words for the verdicts on a difference."""
+"""The page's word for each verdict of `Figure.verdict`."""
 Theory = Mapping[str, Mapping[str, float]]
 """Theory values of each game."""
 
@@ -64,7 +64,7 @@ def _format_row(figure: Figure) -> dict[str, Any]:
 
 
 def _format_metric(key: str, values: Sequence[float]) -> dict[str, Any]:
-    """Return a metric of iterations as formatted texts: first and last value; `trail` has all values."""
+    """Return a metric of iterations with its first and last value as formatted texts, and all values as `trail`."""
     bounds = SHARE if range_of(key, values) == SHARE else ANY
     ends = {"first": format_value(values[0], bounds), "last": format_value(values[-1], bounds)}
     return {"key": sanitize(key), "name": sanitize(name_figure(key).words), **ends, "trail": values}
