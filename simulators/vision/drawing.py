@@ -46,7 +46,7 @@ def draw_ground(rng: np.random.Generator, height: int, width: int) -> Pixels:
 
 @cache
 def draw_mask(form: str, radius: int) -> NDArray[np.bool_]:
-    """Return the pixels of a form in `FORMS`, [2 * radius + 1, 2 * radius + 1]."""
+    """Return the mask of a form in `FORMS`, [2 * radius + 1, 2 * radius + 1]: True where it is drawn."""
     y, x = np.mgrid[-radius : radius + 1, -radius : radius + 1]
     bar = radius // 3
     masks: Mapping[str, NDArray[np.bool_]] = {
@@ -60,10 +60,11 @@ def draw_mask(form: str, radius: int) -> NDArray[np.bool_]:
 
 @cache
 def draw_digit_mask(digit: int) -> NDArray[np.bool_]:
-    """Return the pixels of a digit as a seven-segment display of two-pixel strokes, [14, 8].
+    """Return the mask of a digit, [14, 8]: a seven-segment display with strokes of two pixels.
 
-    No stroke has a pixel whose row and column are both 2 modulo 3. An overview (`reduce`) keeps the pixels that are 1
-    modulo 3, so it is the same for all digits whose corner has a row and a column that are 2 modulo 3.
+    No stroke has a pixel whose row and column are both 2 modulo 3, and an overview (`reduce`) keeps only pixels whose
+    row and column are both 1 modulo 3. So the overview hides which digit it is if the row and column of the digit's
+    corner are 2 modulo 3.
     """
     lit = np.zeros((DIGIT_HEIGHT, DIGIT_WIDTH), bool)
     for segment in SEGMENTS[digit]:

@@ -1,11 +1,12 @@
-"""Lessons of `frames` with sheets, by kind.
+"""Grounding lessons of the game `frames`, by kind. A sheet is a picture of up to eight frames, with a label for each.
 
 `lamp`: the sheet of a whole clip after the word `lamp`; labels are the lamp's colours.
 `digit`: the sheet of an interval with an event, or one frame, after `read`; labels are the digits shown, or `none`. The
 answer is the digit if there is only one.
 `edge`: the sheet of a whole clip after `last red` or `first green` and the frames' numbers; labels are the lamp's
-colours, and the answer is the number of the frame, or the clip's end where no frame that is shown has the colour.
-`copy`: a question for a time, or the number of a frame; the answer is the act that looks it up or shows it.
+colours, and the answer is that frame's number, or the clip's first or last frame if no shown frame has the colour.
+`copy`: a question that names a time, or a frame's number; the answer is the act that looks up the time or shows the
+frame.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from simulators.vision.frames_acts import format_clock
 
 NONE = "none"
 GAPS = (2 * WINDOW, 5 * WINDOW)
-"""Limits of the length of an interval around an event."""
+"""Range of the length of an interval around an event; the upper end is excluded."""
 
 
 class ClipGame(Protocol):
-    """Part of `frames` that draws clips of the split."""
+    """Attributes of a `frames` game that lessons use to draw clips of its split."""
 
     longest: int
 

@@ -25,7 +25,7 @@ RIGHT, FORMAT, NDCG = "right", "format", "ndcg"
 
 
 class Pages(VisualWorld):
-    """Game of one viewer, who is asked for a number in small print on one of 500 slides.
+    """Single-player game of finding a number in small print on one of 500 slides.
 
     Acts, alone or as <search>…</search> and so on after a thought: `search WORDS` shows the overview of the best slide
     that was not shown yet, by BM25 on captions that the viewer never reads; `bbox x0 y0 x1 y1`, in thousandths, shows
@@ -55,7 +55,7 @@ class Pages(VisualWorld):
         self.objects = flag("objects", objects)
         self.deck = load_deck(self.world, self.split, self.objects)
         self.floor = 1 / len(self.deck.values)
-        self.deck.index.find("slide", 1)  # report a missing package now, and not to a viewer
+        self.deck.index.find("slide", 1)  # a missing package raises now, not during a match
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Draw a question about a random slide, and show it."""
@@ -79,33 +79,33 @@ class Pages(VisualWorld):
         return {"question": str(self.question), "found": len(self.found), "turns_left": self.max_turns - self.turns}
 
     def play(self, seat: str, act: str) -> str:
-        """Search, look closer, or answer. Returns the act in normal form."""
-        done = read_act(act)
-        if done is None:
+        """Search, look closer, or answer. Returns the act in normal form, or "nothing"."""
+        parsed = read_act(act)
+        if parsed is None:
             self.fail(f"write {USAGE}")
-        elif done.kind == "search":
-            self._search(done.words)
-        elif done.kind == "bbox":
-            self._look(done.words)
+        elif parsed.kind == "search":
+            self._search(parsed.words)
+        elif parsed.kind == "bbox":
+            self._look(parsed.words)
         else:
-            self._answer(seat, done.words)
-            return str(done)
+            self._answer(seat, parsed.words)
+            return str(parsed)
         if self.turns == self.max_turns - 1:
             self.end("turns", "No turns are left, and nothing was answered.")
-        return str(done) if done else "nothing"
+        return str(parsed) if parsed else "nothing"
 
     def _search(self, words: str) -> None:
         try:
             hits = [self.deck.slides[hit] for hit in self.deck.index.find(words, len(self.found) + 1)]
-        except ValueError as why:
-            self.fail(str(why))
+        except ValueError as error:
+            self.fail(str(error))
             return
-        new = next((slide for slide in hits if slide not in self.found), None)
-        if new is None:
+        next_slide = next((slide for slide in hits if slide not in self.found), None)
+        if next_slide is None:
             self.fail("no other slide has any of these words")
             return
-        self.found.append(new)
-        self.show(f"Slide {len(self.found)}.", reduce(render(new)), sender=TOOL)
+        self.found.append(next_slide)
+        self.show(f"Slide {len(self.found)}.", reduce(render(next_slide)), sender=TOOL)
 
     def _look(self, words: str) -> None:
         box = self.found[-1].parse_box(words) if self.found else None

@@ -1,4 +1,4 @@
-"""Acts of `pages`, and how texts are parsed to acts."""
+"""Acts of the game `pages`, and their parser."""
 
 from __future__ import annotations
 

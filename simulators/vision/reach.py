@@ -23,7 +23,7 @@ FLOORS = {"reach": 0.003, "push": 0.0}
 
 
 class Reach(VisualWorld):
-    """Game of one viewer, who moves a hand over a table that it sees from above in a picture of 48 x 48 pixels.
+    """Single-player game of moving a hand over a table, which is seen from above in a picture of 48 x 48 pixels.
 
     Acts: three numbers from 0 to 31, dx dy grip, with or without brackets. 16 is no movement; each step above it moves
     the hand 3/8 of a pixel to the right or down. From a grip of 16 the hand is down. With fewer `bins` the steps are
@@ -34,8 +34,8 @@ class Reach(VisualWorld):
     the hand and show at most half a table in each direction; progress, see below.
 
     Reward part "success": 1 when the task is done. With `progress`, part "progress" is the share of the initial
-    distance that an act gains: a process reward, which is measured and not part of the payoff. To use it only as a
-    target for a process reward model, and not for learning, set `credit.weights: {progress: 0}`.
+    distance that an act gains: a process reward, which is logged but not part of the payoff. To use it only as a target
+    for a process reward model, and not for learning, set `credit.weights: {progress: 0}`.
     """
 
     name = "reach"

@@ -14,6 +14,7 @@ from simulators.vision.drawing import DIGITS
 
 VIEWER = "viewer"
 JUDGED = "judged"
+"""Reset option that replaces the right answer, for tests that what a viewer sees does not depend on it."""
 
 
 class VisualWorld(Simulator):
@@ -50,8 +51,8 @@ class VisualWorld(Simulator):
 
     def payoffs(self) -> dict[str, float]:
         """Return the payoff without the parts in `unpaid_parts`."""
-        own = self._totals[VIEWER]
-        return {VIEWER: super().payoffs()[VIEWER] - sum(own.get(part, 0.0) for part in self.unpaid_parts)}
+        totals = self._totals[VIEWER]
+        return {VIEWER: super().payoffs()[VIEWER] - sum(totals.get(part, 0.0) for part in self.unpaid_parts)}
 
     def private(self, seat: str) -> dict[str, Any]:
         """Return {}: the seat has no private facts."""

@@ -27,7 +27,7 @@ VALUE_COLUMNS = range(170, 255, REDUCTION)
 PITCH = 9
 """Distance between the two digits of a value."""
 FIRMS, EDITIONS = 25, 2
-"""Number of firms of a deck, and of slides on each topic of a firm, which differ in their year and values."""
+"""Number of firms in a deck, and of slides per firm and topic, which differ in their year and values."""
 YEARS = range(2021, 2041)
 VALUES = range(10, 100)
 LABELS: Mapping[str, tuple[str, ...]] = {

@@ -1,4 +1,4 @@
-"""Game about a turned, mirrored or dimmed picture: repair it and zoom in by image code, then answer (CodeVision)."""
+"""A turned, mirrored or dimmed picture: repair it and zoom in by image code, then answer (CodeVision)."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ BRIGHTER = ("brighten", "contrast")
 
 
 class Transform(DigitWorld):
-    """Game of one viewer, who repairs a scene's picture by code and says the digit in the wanted object's cell.
+    """Single-player game of repairing a scene's picture by code, to say the digit in the wanted object's cell.
 
     The scene is one of `zoom`, with a yellow mark at its top left. Its picture may be rotated, mirrored and dimmed, and
     the viewer sees an overview. Acts: image code (`image_code`) on `image`, the picture, and `last`, the newest result,
-    which is shown at 48 x 48 pixels; or a digit, which ends the match. The answer to invalid code is an error message.
+    which is shown at 48 x 48 pixels; or a digit, which ends the match. Invalid code gets an error message.
     Options in addition to Simulator's: max_turns, the maximum number of acts, 2 to 32; terse, which allows code on
     `last` as words such as `rotate 1 flip bright crop E` (`image_code.spell_out`).
 
@@ -57,7 +57,7 @@ class Transform(DigitWorld):
         super().__init__(**options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw a scene, and how its picture is turned, mirrored and dimmed; show the overview."""
+        """Draw a scene and its damage (rotation, mirroring, dimming), and show the overview."""
         self.scene: Scene = self.draw_scene(rng)
         self.digit = int(options.get(JUDGED, self.scene.digits[self.scene.target]))
         self.damage = Damage.draw(rng)
@@ -98,9 +98,9 @@ class Transform(DigitWorld):
         try:
             code = spell_out(act) if self.terse else act
             self.newest, called = run(code, {"image": self.image, "last": self.newest})
-        except CodeError as why:
+        except CodeError as error:
             self.errors += 1
-            self.show(f"Error: {why}", sender=TOOL)
+            self.show(f"Error: {error}", sender=TOOL)
             called = ()
         else:
             self._count(called)
@@ -111,12 +111,12 @@ class Transform(DigitWorld):
 
     def _count(self, called: tuple[str, ...]) -> None:
         self.called |= {*called}
-        found = {
+        scores = {
             "crop": compute_iou(self.newest.box, cell_box(self.scene.target, 3)),
             "upright": float(self.newest.is_upright),
             "brighten": float(self.newest.pixels.max() > BRIGHT),
         }
-        self.done = {name: max(value, found[name]) for name, value in self.done.items()}
+        self.done = {name: max(value, scores[name]) for name, value in self.done.items()}
 
     def _answer(self, seat: str, digit: int) -> str:
         self.right = digit == self.digit

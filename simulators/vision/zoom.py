@@ -107,7 +107,7 @@ class Zoom(DigitWorld):
     def legal(self, seat: str) -> list[str] | None:
         """Return the cells while looks are left, and the digits after the first look.
 
-        Returns None while looks are left whose acts are not cells.
+        Returns None while boxes or points can still be looked at.
         """
         if self.act != "cell" and self.looks < self.max_looks:
             return None
@@ -152,7 +152,10 @@ class Zoom(DigitWorld):
         return [mark_look(look, self.overviews)] if look else []
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return `score`, `success` and `right` (the digit was), `looks`, `unreadable`, `hit` and `same_colour`."""
+        """Return `score`, `success`, `right` (if the digit was), `looks`, `unreadable`, `hit` and `same_colour`.
+
+        `hit` is True if a look showed the target's digit, `same_colour` if one showed that of an object of its colour.
+        """
         looked = {"hit": self.hit, "right": self.right, "looks": self.looks, "unreadable": self.unreadable}
         return {"score": float(self.right), "success": self.right, **looked, "same_colour": self.same_colour}
 
