@@ -114,12 +114,12 @@ def find(
 
     if words and regex:
         raise ConfigError("--words and --regex: give one of them")
-    asked = "turns" if of is None else of
-    unit = next((unit for unit in UNITS if unit == asked), None)
+    unit_name = "turns" if of is None else of
+    unit = next((unit for unit in UNITS if unit == unit_name), None)
     if unit is None:
-        near = get_close_matches(asked, UNITS, n=1)
+        near = get_close_matches(unit_name, UNITS, n=1)
         hint = f" — did you mean '{near[0]}'?" if near else ""
-        raise ConfigError(f"--of {printable(asked[:64])}: unknown unit of text{hint} (one of: {', '.join(UNITS)})")
+        raise ConfigError(f"--of {printable(unit_name[:64])}: unknown unit of text{hint} (one of: {', '.join(UNITS)})")
     if like and (query or words or regex or where or of not in (None, "matches")):
         raise ConfigError("--like finds whole matches similar to one: leave the query, its options and --of out")
     by: By = "words" if words else "regex" if regex else "meaning"
@@ -152,8 +152,8 @@ def report(
     log = load(run)
     path = out or Path(f"{next(iter(log.readers))}.html")
     require_output("--out", path, REPORT)
-    stated = {game: list_theory_values(game) for game in map(str, log.matches["game"].unique())}
-    page = REPORT.signature + b"\n" + make_report(log, stated, deal_facts, find_marks).encode()
+    theory = {game: list_theory_values(game) for game in map(str, log.matches["game"].unique())}
+    page = REPORT.signature + b"\n" + make_report(log, theory, deal_facts, find_marks).encode()
     write_output("--out", path, REPORT, page)
     _console().print(f"{printable(str(path))}: {len(page) // 1000} kB")
 
@@ -201,11 +201,11 @@ def _print_results(rows: Sequence[Mapping[Any, Any]]) -> None:
 
     console = _console()
     for row in rows:
-        who = [f"turn {row['turn'] + 1}, {printable(row['seat'])}"] if "turn" in row else []
-        where = ", ".join([printable(row["match"]), *who, f"iteration {row['iteration']}"])
-        often = f" and {row['times'] - 1} more" if row["times"] > 1 else ""
+        speaker = [f"turn {row['turn'] + 1}, {printable(row['seat'])}"] if "turn" in row else []
+        heading = ", ".join([printable(row["match"]), *speaker, f"iteration {row['iteration']}"])
+        repeats = f" and {row['times'] - 1} more" if row["times"] > 1 else ""
         score = "" if row["score"] is None else f"{row['score']:.2f}  "
-        console.print(Text(f"{score}{where}{often}", "bold"), soft_wrap=True)
+        console.print(Text(f"{score}{heading}{repeats}", "bold"), soft_wrap=True)
         if before := row.get("before"):
             console.print(Text(f"      after {printable(before)}", "dim"), soft_wrap=True)
         lines = row["text"].splitlines()
@@ -225,16 +225,16 @@ def _write_plot(comparison: Comparison, path: Path) -> None:
         figure = plot_comparison(comparison)
     except ImportError:
         raise ConfigError("--plot needs matplotlib: pip install 'arena-selfplay[analysis]'") from None
-    kept = io.BytesIO()
-    save_png(figure, kept)
-    write_output("--plot", path, PICTURE, kept.getvalue())
+    buffer = io.BytesIO()
+    save_png(figure, buffer)
+    write_output("--plot", path, PICTURE, buffer.getvalue())
 
 
 def _comparison_json(comparison: Comparison) -> dict[str, Any]:
     """Convert the comparison to JSON values. Intervals become [estimate, low, high], with null for unknown bounds."""
     labels = [arm.label for arm in comparison.arms]
 
-    def ends(names: Sequence[str], intervals: Iterable[Interval]) -> dict[str, Any]:
+    def by_label(names: Sequence[str], intervals: Iterable[Interval]) -> dict[str, Any]:
         return dict(zip(names, ([_to_json(value) for value in interval] for interval in intervals), strict=False))
 
     return {
@@ -244,15 +244,15 @@ def _comparison_json(comparison: Comparison) -> dict[str, Any]:
         "differs": {name: list(values) for name, values in comparison.differs.items()},
         "rows": [
             {
-                "game": row.game, "figure": row.figure, "means": ends(labels, row.means), "iqm": ends(labels, row.iqm),
-                "differences": ends(labels[1:], row.differences), "paired": row.paired or None,
+                "game": row.game, "figure": row.figure, "means": by_label(labels, row.means), "iqm": by_label(labels, row.iqm),
+                "differences": by_label(labels[1:], row.differences), "paired": row.paired or None,
             }
             for row in comparison.rows
         ],
     }  # fmt: skip
 
 
-def _print_comparison(comparison: Comparison, asked: Sequence[str]) -> None:
+def _print_comparison(comparison: Comparison, requested: Sequence[str]) -> None:
     """Print a table per game, the requested figures that have no result, each arm's runs, and differing settings."""
     from rich.table import Table
     from rich.text import Text
@@ -276,10 +276,10 @@ def _print_comparison(comparison: Comparison, asked: Sequence[str]) -> None:
                 table.add_row(Text("  interquartile mean", style="dim"), *map(_format_interval, row.iqm))
         console.print(table)
         console.print()
-    shown = {row.figure for row in comparison.rows}
-    if lacking := [printable(name) for name in asked if name not in shown]:
-        console.print(Text(f"{', '.join(lacking)}: missing in an arm, or the same in all matches"), soft_wrap=True)
-    elif not shown:
+    figures_shown = {row.figure for row in comparison.rows}
+    if missing := [printable(name) for name in requested if name not in figures_shown]:
+        console.print(Text(f"{', '.join(missing)}: missing in an arm, or the same in all matches"), soft_wrap=True)
+    elif not figures_shown:
         console.print(Text("every figure is missing in an arm, or the same in all matches"))
     for arm, label in zip(comparison.arms, labels, strict=True):
         console.print(Text(f"{label}: {', '.join(map(printable, arm.runs))}", style="dim"), soft_wrap=True)

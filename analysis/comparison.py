@@ -94,17 +94,17 @@ def compare(
     if len(arms) < 2:
         raise StoreError("nothing to compare: give runs that differ in more than their seed")
     values = collect_figures(log)
-    known = [column for column in values.columns if column not in _KEYS]
+    known_figures = [column for column in values.columns if column not in _KEYS]
     for figure in figures:
-        if figure not in known:
-            near = get_close_matches(figure, known, n=1)
+        if figure not in known_figures:
+            near = get_close_matches(figure, known_figures, n=1)
             hint = f" — did you mean '{printable(near[0])}'?" if near else ""
             raise StoreError(
-                f"there is no figure '{printable(figure)}'{hint} (figures: {', '.join(map(printable, known))})"
+                f"there is no figure '{printable(figure)}'{hint} (figures: {', '.join(map(printable, known_figures))})"
             )
     last_matches = values[values["iteration"] > values.groupby("run")["iteration"].transform("max") - last]
     unit: Unit = "seeds" if any(len(arm.runs) > 1 for arm in arms) else "matches"
-    selected = [figure for figure in known if not figures or figure in figures]
+    selected = [figure for figure in known_figures if not figures or figure in figures]
     matches_by_game = [(str(game), game_matches) for game, game_matches in last_matches.groupby("game", sort=False)]
     games = (
         [*matches_by_game, (ALL_GAMES, last_matches)]
@@ -190,16 +190,19 @@ class _Sample:
     seeds: Mapping[str, Any]
     """Seed of each run."""
 
-    def compare_figure(self, game: str, figure: str, ends: pd.DataFrame, resamples: int) -> Row | None:
-        """Compare a figure between all arms, for one game or `ALL_GAMES`, in `ends`, the last iterations' matches.
+    def compare_figure(self, game: str, figure: str, last_matches: pd.DataFrame, resamples: int) -> Row | None:
+        """Compare a figure between all arms, for one game or `ALL_GAMES`, in the last iterations' matches.
 
         Returns None if an arm lacks the figure in a game, or all matches have the same value.
         """
-        known = ends.dropna(subset=[figure])
-        matches_by_arm = [known[known["run"].isin(arm.runs)] for arm in self.arms]
-        if any(len({*part["game"]}) < len({*ends["game"]}) for part in matches_by_arm) or known[figure].nunique() < 2:
+        with_figure = last_matches.dropna(subset=[figure])
+        matches_by_arm = [with_figure[with_figure["run"].isin(arm.runs)] for arm in self.arms]
+        if (
+            any(len({*part["game"]}) < len({*last_matches["game"]}) for part in matches_by_arm)
+            or with_figure[figure].nunique() < 2
+        ):
             return None
-        bounds = range_of(f"report.{figure}", known[figure].tolist())
+        bounds = range_of(f"report.{figure}", with_figure[figure].tolist())
         values_by_arm = [self._values_by_unit(part, figure) for part in matches_by_arm]
         samples = [list(values.values()) for values in values_by_arm]
         is_paired = len(values_by_arm[0]) > 1 and all(

@@ -122,8 +122,8 @@ def collect_texts(log: Frames, of: Unit = "turns") -> pd.DataFrame:
         turns["text"] = turns["private"]
     else:
         joined = [
-            " | ".join(dict.fromkeys(part for part in both if part))
-            for both in zip(turns["action"], turns["public"], strict=True)
+            " | ".join(dict.fromkeys(part for part in pair if part))
+            for pair in zip(turns["action"], turns["public"], strict=True)
         ]
         turns["text"] = pd.Series(joined, dtype=turns["seat"].dtype, index=turns.index)
     rows = turns.drop(columns=columns)
@@ -231,16 +231,16 @@ def _score_by_words(texts: list[str], query: str) -> Any:
             import bm25s
     except ImportError:
         raise ConfigError("search by words needs bm25s: pip install 'arena-selfplay[analysis]'") from None
-    asked, *tokenized = bm25s.tokenize(
+    query_words, *tokenized = bm25s.tokenize(
         [query, *texts], token_pattern=r"(?u)\b\w+\b", stopwords="en", return_ids=False, show_progress=False
     )
-    known = {word for words in tokenized for word in words}
-    wanted = [word for word in asked if word in known]
-    if not wanted:
+    vocabulary = {word for words in tokenized for word in words}
+    known_words = [word for word in query_words if word in vocabulary]
+    if not known_words:
         return np.zeros(len(texts))
     ranking = bm25s.BM25()
     ranking.index(tokenized, show_progress=False)
-    return np.asarray(ranking.get_scores(wanted), np.float64)
+    return np.asarray(ranking.get_scores(known_words), np.float64)
 
 
 def match_regex(texts: Any, query: str) -> Any:

@@ -103,9 +103,15 @@ class Frames:
     def complete(self) -> pd.DataFrame:
         """Rows of `matches` for statistics: finished matches, without deals in which a match never finished."""
         matches, incomplete = self.matches, set[tuple[str, int, str, int]]()
-        for run, own in matches.groupby("run") if (matches["status"] == "failed").any() else ():
-            deals = zip([str(run)] * len(own), own["iteration"], own["game"], own["seed"], strict=True)
-            incomplete |= find_incomplete_deals(zip(deals, own["match"], own["status"], strict=True))
+        for run, run_matches in matches.groupby("run") if (matches["status"] == "failed").any() else ():
+            deals = zip(
+                [str(run)] * len(run_matches),
+                run_matches["iteration"],
+                run_matches["game"],
+                run_matches["seed"],
+                strict=True,
+            )
+            incomplete |= find_incomplete_deals(zip(deals, run_matches["match"], run_matches["status"], strict=True))
         finished = matches[matches["status"] == "finished"]
         if not incomplete:
             return finished

@@ -39,12 +39,12 @@ def pairs(log: Frames) -> list[Pair]:
     """
     paid = log.seats.dropna(subset=["payoff"]).astype({"payoff": "float64"})
     means = paid.groupby(["run", "match", "policy"])["payoff"].mean().unstack("policy")
-    found = []
-    for one, other in combinations(means.columns, 2):
-        ahead = (means[one] - means[other]).dropna().tolist()
+    comparisons = []
+    for policy, opponent in combinations(means.columns, 2):
+        ahead = (means[policy] - means[opponent]).dropna().tolist()
         if ahead:
-            found.append(Pair(str(one), str(other), len(ahead), mean_ci(ahead)))
-    return found
+            comparisons.append(Pair(str(policy), str(opponent), len(ahead), mean_ci(ahead)))
+    return comparisons
 
 
 def payoff_matrix(log: Frames) -> pd.DataFrame:
@@ -127,11 +127,11 @@ def beats(log: Frames) -> Any:
     """
     graph = _import_networkx().DiGraph()
     graph.add_nodes_from(sorted({str(name) for name in log.seats["policy"]}))
-    for one, other, matches, ahead in pairs(log):
+    for policy, opponent, matches, ahead in pairs(log):
         if ahead.low > 0:
-            graph.add_edge(one, other, ahead=ahead.estimate, low=ahead.low, high=ahead.high, matches=matches)
+            graph.add_edge(policy, opponent, ahead=ahead.estimate, low=ahead.low, high=ahead.high, matches=matches)
         elif ahead.high < 0:
-            graph.add_edge(other, one, ahead=-ahead.estimate, low=-ahead.high, high=-ahead.low, matches=matches)
+            graph.add_edge(opponent, policy, ahead=-ahead.estimate, low=-ahead.high, high=-ahead.low, matches=matches)
     return graph
 
 
@@ -141,8 +141,8 @@ def cycles(graph: Any, longest: int = MAX_CYCLE) -> list[tuple[str, ...]]:
     >>> cycles(beats(log))
     []
     """
-    found = [tuple(ring) for ring in _import_networkx().simple_cycles(graph, length_bound=longest)]
-    rotated = [ring[ring.index(min(ring)) :] + ring[: ring.index(min(ring))] for ring in found]
+    rings = [tuple(ring) for ring in _import_networkx().simple_cycles(graph, length_bound=longest)]
+    rotated = [ring[ring.index(min(ring)) :] + ring[: ring.index(min(ring))] for ring in rings]
     return sorted(rotated, key=lambda ring: (len(ring), ring))
 
 

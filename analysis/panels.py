@@ -38,8 +38,8 @@ def assign_colours(arms: Iterable[str]) -> dict[str, str]:
     unused = itertools.cycle(ARM_COLOURS)  # colours repeat after nine arms
     chosen: dict[str, str] = {}
     for arm in arms:
-        known = next((colour for word, colour in CONTROL_COLOURS.items() if word in arm), None)
-        chosen[arm] = known if known and known not in chosen.values() else next(unused)
+        fixed = next((colour for word, colour in CONTROL_COLOURS.items() if word in arm), None)
+        chosen[arm] = fixed if fixed and fixed not in chosen.values() else next(unused)
     return chosen
 
 
@@ -95,11 +95,11 @@ def add_legend(figure: Figure, label_width: int = 30) -> None:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
     if handles:
-        shown = _make_distinct([wrap_label(label, label_width) for label in handles])
-        max_columns = figure.get_figwidth() * 12 / (max(len(line) for text in shown for line in text.split("\n")) + 6)
+        labels = _make_distinct([wrap_label(label, label_width) for label in handles])
+        max_columns = figure.get_figwidth() * 12 / (max(len(line) for text in labels for line in text.split("\n")) + 6)
         columns = max(1, min(len(handles), int(max_columns)))
         figure.legend(
-            list(handles.values()), shown, loc="outside lower center", ncols=columns, frameon=False, fontsize=8
+            list(handles.values()), labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=8
         )
 
 
@@ -124,23 +124,23 @@ def draw_points(
     """
     middle, low, high = (np.array(column) for column in zip(*intervals, strict=True))
     x_offset = 0.012 * shift * (max(x) - min(x) or 1)
-    ends = np.nan_to_num([np.maximum(middle - low, 0), np.maximum(high - middle, 0)])
+    errors = np.nan_to_num([np.maximum(middle - low, 0), np.maximum(high - middle, 0)])
     axis.errorbar(
-        np.array(x) + x_offset, middle, ends, fmt="o-" if len(x) >= MIN_CURVE_POINTS else "o", color=colour,
+        np.array(x) + x_offset, middle, errors, fmt="o-" if len(x) >= MIN_CURVE_POINTS else "o", color=colour,
         label=visible_label(label), capsize=2, markersize=3.5, linewidth=1.2,
     )  # fmt: skip
 
 
 def draw_curve(
-    axis: Axes, x: Sequence[float], seeds: Any, end: Interval, label: str, colour: str,
+    axis: Axes, x: Sequence[float], seeds: Any, final: Interval, label: str, colour: str,
     shift: int = 0,
 ) -> None:  # fmt: skip
-    """Draw a group of runs: each run's values (a row of `seeds`), their mean, and a dot with the interval `end`."""
+    """Draw a group of runs: each run's values (a row of `seeds`), their mean, and a dot with the interval `final`."""
     values = np.asarray(seeds, dtype=float)
     if len(values) > 1:
         axis.plot(x, values.T, color=colour, alpha=0.25, linewidth=0.7)
     axis.plot(x, values.mean(0), color=colour, linewidth=1.8, label=visible_label(label))
-    draw_points(axis, [max(x) + (0.03 + 0.02 * shift) * (max(x) - min(x))], [end], "", colour)
+    draw_points(axis, [max(x) + (0.03 + 0.02 * shift) * (max(x) - min(x))], [final], "", colour)
 
 
 def save_png(figure: Figure, path: Path | io.BytesIO) -> None:

@@ -80,15 +80,15 @@ def curves(log: Frames, metrics: Sequence[str] | None = None) -> Figure:
     names = choose_metrics(log) if metrics is None else [_require_metric(frame, name) for name in metrics]
     figure, axes = make_sheet(names)
     for axis, name in zip(axes, names, strict=True):
-        known, unknown = intervals(log, name), Interval(np.nan, np.nan, np.nan)
-        for place, (run, colour) in enumerate(assign_colours(log.readers).items()):
+        known_intervals, unknown = intervals(log, name), Interval(np.nan, np.nan, np.nan)
+        for run_number, (run, colour) in enumerate(assign_colours(log.readers).items()):
             rows = frame[(frame["run"] == run) & frame[name].notna()]  # panel metrics exist only in some iterations
             numbers, values = rows["iteration"].tolist(), _to_floats(rows[name])
-            ends = [known.get((run, number), unknown)[1:] for number in numbers]
+            ends = [known_intervals.get((run, number), unknown)[1:] for number in numbers]
             label = run if len(log.readers) > 1 else ""
             if numbers:
                 points = [Interval(v, *end) for v, end in zip(values, ends, strict=True)]
-                draw_points(axis, numbers, points, label, colour, place)
+                draw_points(axis, numbers, points, label, colour, run_number)
         _finish_axis(axis, range_of(name, _to_floats(frame[name])))
     add_legend(figure)
     return figure
@@ -112,13 +112,15 @@ def plot_comparison(comparison: Comparison) -> Figure:
     for axis, row in zip(axes, rows, strict=True):
         matches = comparison.values[comparison.values["game"] == row.game]
         table = matches.groupby(["iteration", "run"])[row.figure].mean().unstack("run").astype("float64")
-        for place, (arm, colour) in enumerate(zip(comparison.arms, palette, strict=True)):
-            known = table.reindex(columns=list(arm.runs)).dropna(how="all").dropna(axis=1, how="all")
-            seeds = known.dropna()
+        for arm_number, (arm, colour) in enumerate(zip(comparison.arms, palette, strict=True)):
+            arm_values = table.reindex(columns=list(arm.runs)).dropna(how="all").dropna(axis=1, how="all")
+            seeds = arm_values.dropna()
             if len(seeds) < MIN_CURVE_POINTS:
-                draw_points(axis, [known.index.max()], [row.means[place]], arm.label, colour, place)
+                draw_points(axis, [arm_values.index.max()], [row.means[arm_number]], arm.label, colour, arm_number)
             else:
-                draw_curve(axis, seeds.index.tolist(), seeds.to_numpy().T, row.means[place], arm.label, colour, place)
+                draw_curve(
+                    axis, seeds.index.tolist(), seeds.to_numpy().T, row.means[arm_number], arm.label, colour, arm_number
+                )
         _finish_axis(axis, row.bounds)
     add_legend(figure)
     return figure
@@ -136,7 +138,7 @@ def intervals(log: Frames, metric: str) -> dict[tuple[Any, ...], Interval]:
     if metric == "valid_rate":
         turns = log.turns.merge(finished[["run", "match"]], on=["run", "match"])
         counts = turns.groupby(by)["valid"].agg(["sum", "size"])
-        return {place: rate_ci(int(valid), int(size)) for place, valid, size in counts.itertuples()}
+        return {key: rate_ci(int(valid), int(size)) for key, valid, size in counts.itertuples()}
     if metric == "mean_payoff":
         paid = log.seats.dropna(subset=["payoff"]).merge(finished[["run", "match"]], on=["run", "match"])
         by_match = paid.groupby([*by, "match"])["payoff"].mean()
@@ -149,7 +151,7 @@ def intervals(log: Frames, metric: str) -> dict[tuple[Any, ...], Interval]:
 def _group_means(rows: pd.DataFrame, name: str, by: list[str]) -> dict[tuple[Any, ...], Interval]:
     """Return the mean and interval of the column `name` for each group of rows with equal values of `by`."""
     bounds = range_of(name, rows[name].tolist())
-    return {place: mean_ci(_to_floats(values), bounds) for place, values in rows.groupby(by)[name]}
+    return {key: mean_ci(_to_floats(values), bounds) for key, values in rows.groupby(by)[name]}
 
 
 def _to_floats(values: pd.Series[Any]) -> list[float]:

@@ -100,8 +100,8 @@ def _find_columns(tree: Any) -> dict[str, set[str] | None]:
         or kinds & {"STAR", "NATURAL", "SHOW_REF", "TABLE_FUNCTION", "POSITIONAL_REFERENCE"}
     )
     read = {str(node["table_name"]).casefold() for node in nodes if node.get("table_name")}
-    known = [name for name in TABLES if name in (words if "TABLE_FUNCTION" in kinds else read)]
-    return {name: None if reads_all else _match_columns(name, words) for name in known}
+    tables = [name for name in TABLES if name in (words if "TABLE_FUNCTION" in kinds else read)]
+    return {name: None if reads_all else _match_columns(name, words) for name in tables}
 
 
 def _match_columns(table: str, words: set[str]) -> set[str]:
@@ -125,13 +125,13 @@ def _list_texts(value: Any) -> list[str]:
 def _explain_error(error: str, log: Frames, tree: Any) -> str:
     """Return DuckDB's error as one line, with the nearest existing name for an unknown table or column."""
     if column := re.search(r'Referenced column "(.*?)" not found', error):
-        known = {
+        columns = {
             name
             for table in _find_columns(tree)
             for name in log.select_existing(table, ["report.", "reward.", *TABLES[table].names]).column_names
         }
         tables = ", ".join(_find_columns(tree))
-        return f"there is no column '{printable(column[1])}'{_suggest(column[1], known)} in {tables}"
+        return f"there is no column '{printable(column[1])}'{_suggest(column[1], columns)} in {tables}"
     if table := re.search(r"Table with name (.*?) does not exist", error):
         return f"there is no table '{printable(table[1])}'{_suggest(table[1], TABLES)} (tables: {', '.join(TABLES)})"
     if (dotted := _DOTTED.search(error)) and (prefix := dotted[1] or dotted[2]):

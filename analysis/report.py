@@ -84,14 +84,14 @@ def _encode_images(blobs: Blobs, answers: Mapping[str, Any]) -> dict[str, str]:
     """Return the images of the answers' matches as data URLs by path. Skips damaged ones and any over `IMAGE_BYTES`."""
     matches = [answer for path, answer in answers.items() if path.startswith("matches/")]
     messages = [message for match in matches for turn in match["turns"] for message in turn["messages"]]
-    found, remaining = dict[str, str](), IMAGE_BYTES
+    images, remaining = dict[str, str](), IMAGE_BYTES
     for name in dict.fromkeys(image["hash"] for message in messages for image in message["images"]):
         with suppress(StoreError, OSError):
             data = blobs.get(name)
             if (media := media_of(data)) and len(data) <= remaining:
-                found[f"images/{name}"] = f"data:{media};base64,{b64encode(data).decode()}"
+                images[f"images/{name}"] = f"data:{media};base64,{b64encode(data).decode()}"
                 remaining -= len(data)
-    return found
+    return images
 
 
 def _read_curves(index: Index, theory: Theory) -> Mapping[str, Any]:

@@ -345,15 +345,15 @@ def _handle_file(data: bytes, kind: str) -> Handler:
 
 def _load_static() -> dict[str, tuple[bytes, str]]:
     """Load the static files, so that no request reaches the disk. Returns content and media type by URL path."""
-    found: dict[str, tuple[bytes, str]] = {}
+    contents: dict[str, tuple[bytes, str]] = {}
 
     def walk(folder: Traversable, path: str) -> None:
         for entry in folder.iterdir():
             if entry.is_dir():
                 walk(entry, f"{path}{entry.name}/")
             elif kind := MEDIA_TYPES.get(entry.name.rpartition(".")[2]):
-                found[f"{path}{entry.name}"] = (entry.read_bytes(), kind)
+                contents[f"{path}{entry.name}"] = (entry.read_bytes(), kind)
 
     walk(files("analysis.view") / "static", "/")
-    found["/"] = found["/index.html"]
-    return found
+    contents["/"] = contents["/index.html"]
+    return contents

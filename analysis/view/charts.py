@@ -102,14 +102,14 @@ IntervalsOf = Callable[[str], Mapping[int, Interval]]
 
 def make_charts(
     frame: pd.DataFrame,
-    known: IntervalsOf,
+    known_intervals: IntervalsOf,
     levels: Callable[[Mapping[str, Any]], Iterable[Level]],
     is_zero_sum: bool = False,
 ) -> Iterator[Curve]:
     """Yield a chart for each kind in `KINDS` with a varying metric in `frame`, the table of metrics by iteration.
 
-    `known` returns a metric's intervals, `levels` the theory values of metrics. If `is_zero_sum`, the chart of rewards
-    is omitted when there is only one role, because its seats' rewards cancel.
+    `known_intervals` returns a metric's intervals, `levels` the theory values of metrics. If `is_zero_sum`, the chart of
+    rewards is omitted when there is only one role, because its seats' rewards cancel.
     """
     for title, pattern in KINDS.items():
         keys = {
@@ -120,7 +120,9 @@ def make_charts(
             continue
         shown_keys = sorted(keys, key=lambda key: -len(frame[key].dropna()))[:MAX_LINES]
         series = [
-            Series(_make_label(keys[key], key), _make_points(frame, key, known)) for key in keys if key in shown_keys
+            Series(_make_label(keys[key], key), _make_points(frame, key, known_intervals))
+            for key in keys
+            if key in shown_keys
         ]
         values = [float(value) for key in shown_keys for value in frame[key].dropna()]
         bounds = range_of(next(iter(keys)), values)
@@ -137,9 +139,9 @@ def _make_label(match: re.Match[str], key: str) -> str:
 
 def _make_points(frame: pd.DataFrame, key: str, intervals: IntervalsOf) -> list[tuple[int, Interval]]:
     """Return a metric's points: (iteration, value with interval). Unknown interval ends are NaN."""
-    known, rows = intervals(key), frame[["iteration", key]].dropna()
+    known_intervals, rows = intervals(key), frame[["iteration", key]].dropna()
     values = zip(rows["iteration"].tolist(), rows[key].astype("float64").tolist(), strict=True)
-    points = [(int(k), value, known.get(int(k))) for k, value in values if math.isfinite(value)]
+    points = [(int(k), value, known_intervals.get(int(k))) for k, value in values if math.isfinite(value)]
     return [(k, Interval(v, *(i[1:] if i else (math.nan, math.nan)))) for k, v, i in points]
 
 

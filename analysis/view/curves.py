@@ -47,7 +47,7 @@ class Curves:
         first, self._asked = not self._asked, True
         unread = len(frame) if first else self._read_more([int(k) for k in frame["iteration"]], keys)
         is_zero_sum_run = not first and self._is_zero_sum()
-        found = make_charts(
+        metric_charts = make_charts(
             frame,
             self._find_intervals,
             lambda chart_keys: [] if first else self._find_levels(chart_keys),
@@ -56,7 +56,7 @@ class Curves:
         shown = [
             *make_panel_charts(comparable_evaluations(self.index.reader)),
             *(curve for chart in CHARTS for curve in chart(frame)),
-            *sorted(found, key=lambda curve: curve.still),
+            *sorted(metric_charts, key=lambda curve: curve.still),
         ]
         return {
             "iterations": frame["iteration"].tolist(),

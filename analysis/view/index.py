@@ -54,8 +54,8 @@ class Index:
     def fingerprint(self) -> str:
         """Return a text that changes when the run's files change or its process starts or ends. The page polls it."""
         names = (METRICS, PANEL, NOTES, "run.pid")
-        found = [(name, *_read_stamp(self.reader.path / name)) for name in names]
-        return f"{hash((tuple(found), tuple(sorted(self._list_files().items()))))}"
+        stamps = [(name, *_read_stamp(self.reader.path / name)) for name in names]
+        return f"{hash((tuple(stamps), tuple(sorted(self._list_files().items()))))}"
 
     def refresh(self, patience: float = PATIENCE) -> int:
         """Read more of the log, newest iterations first, for `patience` seconds, and return the number left unread.
@@ -99,9 +99,9 @@ class Index:
     def list_names(self) -> dict[str, list[str]]:
         """Return the distinct `game`, `status` and `policy` values of the matches read so far, sorted, to filter by."""
         with self.lock:
-            found = list(self._names.values())
+            names_by_iteration = list(self._names.values())
         return {
-            name: sorted(set().union(*(iteration_names[name] for iteration_names in found)))
+            name: sorted(set().union(*(iteration_names[name] for iteration_names in names_by_iteration)))
             for name in ("game", "status", "policy")
         }
 
@@ -156,16 +156,18 @@ class Index:
 
     def _list_files(self) -> dict[int, Stamp]:
         """Return size and modification time of each iteration's log files. Skips iterations that have only credit."""
-        found: dict[int, list[tuple[str, tuple[int, int]]]] = {}
+        stamps_by_iteration: dict[int, list[tuple[str, tuple[int, int]]]] = {}
         try:
             entries: Iterable[os.DirEntry[str]] = os.scandir(self.reader.log.folder)
         except OSError:
             return {}
         for entry in entries:
             if parsed := parse_log_name(entry.name):
-                found.setdefault(parsed[0], []).append((parsed[1], _read_stamp(entry.path)))
+                stamps_by_iteration.setdefault(parsed[0], []).append((parsed[1], _read_stamp(entry.path)))
         return {
-            k: tuple(s for _, s in sorted(parsed)) for k, parsed in found.items() if {n for n, _ in parsed} != {_CREDIT}
+            k: tuple(s for _, s in sorted(parsed))
+            for k, parsed in stamps_by_iteration.items()
+            if {n for n, _ in parsed} != {_CREDIT}
         }
 
     def _read(self, number: int) -> Any:
@@ -182,10 +184,10 @@ class Index:
 
 def _read_stamp(path: Any) -> tuple[int, int]:
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return (0, 0)
-    return found.st_size, found.st_mtime_ns
+    return status.st_size, status.st_mtime_ns
 
 
 def _collect_names(part: Any) -> dict[str, set[str]]:

@@ -79,10 +79,10 @@ class Jobs:
             raise ConfigError(f"{row['id']} has turns 0 to {len(row['turns']) - 1}")
         if request.who and (request.seat not in row["seats"] or not POLICY_NAME.fullmatch(request.who)):
             raise ConfigError("name a seat of the match and a policy, such as random; files are for arena fork")
-        others = [f"--seat={request.seat}={request.who}"] if request.who else []
-        acts = [f"--act={request.act}"] if request.act.strip() else []
-        at = [f"--turn={request.turn + 1}", f"-n{request.n}", "--json"]
-        return self._start(["fork", *at, *others, *acts, "--", str(index.reader.path), row["id"]])
+        seat_options = [f"--seat={request.seat}={request.who}"] if request.who else []
+        act_options = [f"--act={request.act}"] if request.act.strip() else []
+        options = [f"--turn={request.turn + 1}", f"-n{request.n}", "--json"]
+        return self._start(["fork", *options, *seat_options, *act_options, "--", str(index.reader.path), row["id"]])
 
     def stop(self, index: Index) -> dict[str, Any]:
         """Send SIGTERM to the process of an indexed run, and return {"stopping": process id}.

@@ -89,10 +89,10 @@ def list_figures(log: Frames, evaluations: Sequence[Evaluation]) -> list[Figure]
     """
     seats = log.seats["seat"].unique().tolist()
     left_out = {"learners payoff", f"payoff {seats[1]}"} if len(seats) == 2 and is_zero_sum(log) else set()
-    found = [
+    figures = [
         f for f in (*_panel_figures(evaluations), *_match_figures(log)) if not f.is_constant and f.key not in left_out
     ]
-    return sorted(found, key=lambda figure: (figure.has_not_moved, _rank(figure.key)))
+    return sorted(figures, key=lambda figure: (figure.has_not_moved, _rank(figure.key)))
 
 
 def is_zero_sum(log: Frames) -> bool:
@@ -111,8 +111,8 @@ def _rank(key: str) -> int:
 
 def comparable_evaluations(reader: RunReader) -> list[Evaluation]:
     """Return the run's evaluations with the same deals, opponents and seats as the latest, oldest first."""
-    found = read_evaluations(reader.path)
-    return [e for e in select_latest(found) if e.iteration is not None] if found else []
+    evaluations = read_evaluations(reader.path)
+    return [e for e in select_latest(evaluations) if e.iteration is not None] if evaluations else []
 
 
 def values_by_deal(evaluation: Evaluation, name: str) -> list[float | None]:
@@ -141,7 +141,7 @@ def _panel_figures(evaluations: Sequence[Evaluation]) -> Iterator[Figure]:
         pairs = [(a, b) for a, b in zip(rows[0], rows[-1], strict=True) if a is not None and b is not None]
         if pairs:
             before, after = [a for a, _ in pairs], [b for _, b in pairs]
-            trail = tuple(float(np.mean(own)) for row in rows if (own := [v for v in row if v is not None]))
+            trail = tuple(float(np.mean(known)) for row in rows if (known := [v for v in row if v is not None]))
             yield Figure(
                 f"panel.{name}", mean_ci(before, bounds), mean_ci(after, bounds), paired_ci(before, after, bounds),
                 bounds, trail,
@@ -171,7 +171,7 @@ def _match_figures(log: Frames) -> Iterator[Figure]:
 def list_learning_metrics(log: Frames, known: Sequence[Figure]) -> list[tuple[str, list[float]]]:
     """Return name and values of other metrics of iterations: no figures of matches, not in `known`, not all zero."""
     frame, known_keys = log.iterations, {figure.key for figure in known}
-    found = []
+    metrics = []
     for key in map(str, frame.columns):
         if (
             key in (*DUPLICATE_METRICS, *known_keys)
@@ -181,11 +181,11 @@ def list_learning_metrics(log: Frames, known: Sequence[Figure]) -> list[tuple[st
             continue
         values = [v for v in frame[key].dropna().astype("float64").tolist() if math.isfinite(v)]
         if any(values):
-            found.append((key, values))
-    return found
+            metrics.append((key, values))
+    return metrics
 
 
-def write_sentence(log: Frames, found: Sequence[Figure], best: float | None, value: float | None = None) -> str:
+def write_sentence(log: Frames, figures: Sequence[Figure], best: float | None, value: float | None = None) -> str:
     """Return a sentence that states the first and last value of `found[0]`, the run's most relevant figure.
 
     `best` is the best response's payoff against the panel, `value` the first seat's payoff under perfect play.
@@ -195,9 +195,9 @@ def write_sentence(log: Frames, found: Sequence[Figure], best: float | None, val
     finished = int((log.matches["status"] == "finished").sum())
     if not finished:
         return "No match has ended yet."
-    if not found:
+    if not figures:
         return f"{_format_count(numbers, 'iteration')} so far, and nothing yet to compare."
-    figure = found[0]
+    figure = figures[0]
     first, last = format_value(figure.first.estimate, figure.bounds), format_value(figure.last.estimate, figure.bounds)
     change_text = f"moved from {first} to {last}, within noise"
     if figure.is_significant:

@@ -114,16 +114,16 @@ def _sort(table: Any, sort: str) -> Any:
 
 def _read_reports(index: Index, rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Return the game's own figures of these rows' matches by id, from the log: the index does not hold them."""
-    found: dict[str, dict[str, Any]] = {}
+    reports: dict[str, dict[str, Any]] = {}
     for number in {row["iteration"] for row in rows}:
         wanted = [row["match"] for row in rows if row["iteration"] == number]
         if not index.is_sealed(number):
             open_rows = {id: index.find_open_match(number, id) for id in wanted}
-            found |= {id: row["report"] for id, row in open_rows.items() if row}
+            reports |= {id: row["report"] for id, row in open_rows.items() if row}
             continue
         table = index.reader.log.table(number, ["id", "report"], wanted)
-        found |= {row["id"]: from_json(row["report"]) for row in table.to_pylist()}
-    return found
+        reports |= {row["id"]: from_json(row["report"]) for row in table.to_pylist()}
+    return reports
 
 
 def _make_row(row: dict[str, Any], report: Mapping[str, Any]) -> dict[str, Any]:

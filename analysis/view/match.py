@@ -93,12 +93,12 @@ def list_family(index: Index, id: str) -> list[dict[str, Any]]:
         if not parents or len(ancestors) > 100:
             break
         ancestors += parents
-    found, newest = ancestors[-1:], [branch["match"] for branch in ancestors[-1:]]
-    while newest and len(found) < MAX_TURNS:
+    family, newest = ancestors[-1:], [branch["match"] for branch in ancestors[-1:]]
+    while newest and len(family) < MAX_TURNS:
         children = table.filter(pc.is_in(table["parent"], value_set=pa.array(newest, pa.string()))).to_pylist()
         newest = [branch["match"] for branch in children]
-        found += children
-    return found
+        family += children
+    return family
 
 
 def _make_turn(turn: Mapping[str, Any], credit: Mapping[str, Any], cut: Any) -> dict[str, Any]:
@@ -140,8 +140,8 @@ def _add_marks(turns: Sequence[dict[str, Any]], row: Mapping[str, Any], find_mar
     if not sizes:
         return
     acts = [turn["index"] for turn in row["turns"] if turn.get("source") not in UNREAD]
-    found = find_marks(row["game"], json.dumps(row["options"]), row["seed"], _list_acts(row))
-    marks = dict(zip(acts, found, strict=False))
+    marks_by_act = find_marks(row["game"], json.dumps(row["options"]), row["seed"], _list_acts(row))
+    marks = dict(zip(acts, marks_by_act, strict=False))
     for turn in turns:
         boxes_by_image: dict[str, list[list[float]]] = {}
         for name, *box in marks.get(turn["index"], ()):

@@ -22,14 +22,14 @@ _LOCK = Lock()
 
 def read_notes(index: Index) -> list[dict[str, Any]]:
     """Return the run's notes, without removed ones, oldest first: `note` (id), `time`, `match`, `turn`, `text`."""
-    found: dict[str, dict[str, Any]] = {}
+    notes: dict[str, dict[str, Any]] = {}
     for row in read_lines(index.reader.path / NOTES):
         id = str(row.get("note"))
         if row.get("removed"):
-            found.pop(id, None)
+            notes.pop(id, None)
         elif isinstance(row.get("text"), str) and isinstance(row.get("match"), str):
-            found[id] = {name: row.get(name) for name in ("note", "time", "match", "turn", "text")}
-    return list(found.values())
+            notes[id] = {name: row.get(name) for name in ("note", "time", "match", "turn", "text")}
+    return list(notes.values())
 
 
 def add(index: Index, match: str, turn: int | None, text: str) -> dict[str, Any]:

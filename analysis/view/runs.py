@@ -71,8 +71,8 @@ def list_in_flight(index: Index) -> dict[str, Any]:
     if find_process(index) is None:
         return {"live": False, "total": 0, "matches": []}  # the feed of a killed run is outdated
     index.refresh(0.1)
-    found = index.list_in_flight()
-    shown = [
+    in_flight = index.list_in_flight()
+    rows = [
         {
             "match": id,
             "seats": [
@@ -81,9 +81,9 @@ def list_in_flight(index: Index) -> dict[str, Any]:
             ],
             "turns": len(match.places), "seat": match.seat, "said": match.said, "started": match.head.started[:40],
         }
-        for id, match in [*found.items()][:MAX_IN_FLIGHT]
+        for id, match in [*in_flight.items()][:MAX_IN_FLIGHT]
     ]  # fmt: skip
-    return {"live": True, "total": len(found), "matches": shown}
+    return {"live": True, "total": len(in_flight), "matches": rows}
 
 
 def find_process(index: Index) -> int | None:
@@ -150,23 +150,23 @@ class Library:
 
     def runs(self) -> dict[str, Index]:
         """Find all runs, including new ones, and return them by name. Repeated names get their folder's as prefix."""
-        found = list(dict.fromkeys(run for path in self.paths for run in _find_runs(path)))
-        names = [_name_run(path) for path in found]
+        paths = list(dict.fromkeys(run for path in self.paths for run in _find_runs(path)))
+        names = [_name_run(path) for path in paths]
         with self._lock:
-            for path in found:
+            for path in paths:
                 if path not in self._known:
                     self._known[path] = Index(RunReader(path))
             return {
                 name if names.count(name) == 1 else f"{path.parent.name}~{name}": self._known[path]
-                for name, path in zip(names, found, strict=True)
+                for name, path in zip(names, paths, strict=True)
             }
 
     def run(self, name: str) -> Index:
         """Return the index of the run with this name. Raises StoreError if there is none."""
-        found = self.runs().get(name)
-        if found is None:
+        index = self.runs().get(name)
+        if index is None:
             raise StoreError(f"there is no run '{name[:64]}' here")
-        return found
+        return index
 
 
 def _find_runs(path: Path) -> list[Path]:
@@ -178,8 +178,8 @@ def _find_runs(path: Path) -> list[Path]:
         return find_begun_stages(path)
     if (path / CONFIG).is_file():
         return [path]
-    found = [folder for folder in sorted(path.iterdir()) if not folder.is_symlink() and (folder / CONFIG).is_file()]
-    return [run for folder in found for run in (find_begun_stages(folder) if is_pipeline(folder) else [folder])]
+    folders = [folder for folder in sorted(path.iterdir()) if not folder.is_symlink() and (folder / CONFIG).is_file()]
+    return [run for folder in folders for run in (find_begun_stages(folder) if is_pipeline(folder) else [folder])]
 
 
 def _name_run(run: Path) -> str:

@@ -63,14 +63,14 @@ def _search_iteration(index: Index, number: int, query: str, by: str, of: str) -
     is_hit = pa.array([False] * len(table))
     for column in FIELDS[of]:
         is_hit = pc.or_(is_hit, _match_texts(table[column].combine_chunks(), query, by))
-    found = table.filter(is_hit).select(["match", "turn", "seat", *FIELDS[of]]).slice(0, MAX_HITS).to_pylist()
+    rows = table.filter(is_hit).select(["match", "turn", "seat", *FIELDS[of]]).slice(0, MAX_HITS).to_pylist()
     return [
         {
             **{name: row[name] for name in ("match", "turn", "seat")},
             "iteration": number,
             "text": _excerpt(" | ".join(dict.fromkeys(row[part] for part in FIELDS[of] if row[part])), query),
         }
-        for row in found
+        for row in rows
     ]
 
 

@@ -28,14 +28,14 @@ def summarise(run: Frames | Path, theory: Theory | None = None) -> dict[str, Any
     log = run if isinstance(run, Frames) else load(run)
     (reader,) = log.readers.values()
     evaluations = learned.comparable_evaluations(reader)
-    found = learned.list_figures(log, evaluations)
+    figures = learned.list_figures(log, evaluations)
     games = [str(game) for game in log.matches["game"].unique()]
     value = (theory or {}).get(games[0], {}).get("value") if len(games) == 1 else None
-    learning = learned.list_learning_metrics(log, found)
+    learning = learned.list_learning_metrics(log, figures)
     return {
-        "sentence": learned.write_sentence(log, found, learned.best_response(evaluations), value),
-        "rows": [_format_row(figure) for figure in found[: learned.ROWS + MAX_ROWS]],
-        "tiles": learned.TILES, "shown": learned.ROWS, "rows_in_all": len(found),
+        "sentence": learned.write_sentence(log, figures, learned.best_response(evaluations), value),
+        "rows": [_format_row(figure) for figure in figures[: learned.ROWS + MAX_ROWS]],
+        "tiles": learned.TILES, "shown": learned.ROWS, "rows_in_all": len(figures),
         "learning": [_format_metric(key, values) for key, values in learning[:MAX_ROWS]],
         "learning_in_all": len(learning),
         "iterations": int(log.matches["iteration"].nunique()), "matches": len(log.matches),
@@ -66,5 +66,5 @@ def _format_row(figure: Figure) -> dict[str, Any]:
 def _format_metric(key: str, values: Sequence[float]) -> dict[str, Any]:
     """Return a metric of iterations with its first and last value as formatted texts, and all values as `trail`."""
     bounds = SHARE if range_of(key, values) == SHARE else ANY
-    ends = {"first": format_value(values[0], bounds), "last": format_value(values[-1], bounds)}
-    return {"key": sanitize(key), "name": sanitize(name_figure(key).words), **ends, "trail": values}
+    first_and_last = {"first": format_value(values[0], bounds), "last": format_value(values[-1], bounds)}
+    return {"key": sanitize(key), "name": sanitize(name_figure(key).words), **first_and_last, "trail": values}

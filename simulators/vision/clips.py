@@ -84,8 +84,8 @@ class Clip(NamedTuple):
         """Draw up to `SHOWN` frames at half their size as one picture, [48, 48, 3], row by row."""
         size = FRAME // 2
         pixels = np.zeros((SIDE * size, SIDE * size, 3), np.uint8)
-        for place, number in enumerate(numbers):
-            top, left = place // SIDE * size, place % SIDE * size
+        for cell, number in enumerate(numbers):
+            top, left = cell // SIDE * size, cell % SIDE * size
             pixels[top : top + size, left : left + size] = crop(
                 draw_frame(self, number), (0, 0, FRAME, FRAME), size, size
             )

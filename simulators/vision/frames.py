@@ -150,9 +150,9 @@ class Frames(DigitWorld):
         """
         slips = {name: name in self.slips for name in ("repeated", "disagreed", "ignored")}
         used = {"frames": len(self.shown), "intervals": len(self.chosen), "errors": self.errors, **slips}
-        asked = {"looked_up": self.is_looked_up, "asked": "time" if self.is_timed else "lamp"}
+        question = {"looked_up": self.is_looked_up, "asked": "time" if self.is_timed else "lamp"}
         hit = any(map(self.clip.target_event.holds, self.shown))
-        return {"score": float(self.right), "success": self.right, "hit": hit, **used, **asked}
+        return {"score": float(self.right), "success": self.right, "hit": hit, **used, **question}
 
     def lesson(self, rng: random.Random, kind: str) -> GroundingLesson:
         """Draw a lesson; see `frames_lessons` for the kinds. Raises ValueError for another kind."""

@@ -57,9 +57,9 @@ def _draw_digit(clip: Clip, rng: np.random.Generator) -> GroundingLesson:
     length = int(rng.integers(*GAPS))
     first = max(0, event.start + WINDOW // 2 - int(rng.integers(length)))
     numbers = sample_frames(first, min(first + length, clip.length) - 1)
-    words = [NONE if (seen := clip.digit_at(number)) is None else str(seen) for number in numbers]
-    shown = {word for word in words if word != NONE}
-    return _make_sheet_lesson("read", clip.draw_sheet(numbers), words, shown.pop() if len(shown) == 1 else "")
+    words = [NONE if (digit_shown := clip.digit_at(number)) is None else str(digit_shown) for number in numbers]
+    digits = {word for word in words if word != NONE}
+    return _make_sheet_lesson("read", clip.draw_sheet(numbers), words, digits.pop() if len(digits) == 1 else "")
 
 
 def _draw_edge(clip: Clip, rng: np.random.Generator) -> GroundingLesson:

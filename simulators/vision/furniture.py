@@ -42,12 +42,12 @@ class Wish(NamedTuple):
     """Colour of a wall, or another thing."""
 
     def __str__(self) -> str:
-        where = {
+        wordings = {
             "at": f"at the {self.other} wall, in no corner",
             "beside": f"beside the {self.other}, at most {NEAR} apart",
             "apart": f"at least {FAR} from the {self.other}",
         }
-        return f"the {self.thing} {where[self.kind]}"
+        return f"the {self.thing} {wordings[self.kind]}"
 
 
 class Task(NamedTuple):

@@ -83,24 +83,24 @@ class House(NamedTuple):
 
     def openings(self) -> list[tuple[bool, int, int]]:
         """Return the doorways: (whether the wall runs along the y axis, the wall's position, the doorway's middle)."""
-        found = []
+        doorways = []
         for (column, row), (column2, row2), door in zip(CELLS, CELLS[1:], self.doors, strict=False):
             is_upright = row == row2
             position, along = (max(column, column2), row) if is_upright else (max(row, row2), column)
-            found.append((is_upright, position * ROOM, along * ROOM + door))
-        return found
+            doorways.append((is_upright, position * ROOM, along * ROOM + door))
+        return doorways
 
     def floors(self, margin: int) -> list[Rectangle]:
         """Return the rectangles in which a body's middle may be: floors and doorways, less `margin` on each side."""
-        found = [
+        rectangles = [
             (column * ROOM + margin, row * ROOM + margin, (column + 1) * ROOM - margin, (row + 1) * ROOM - margin)
             for column, row in CELLS[: self.rooms]
         ]
         half = DOOR // 2 - margin
-        for is_upright, at, middle in self.openings():
-            box = (at - margin, middle - half, at + margin, middle + half)
-            found.append(box if is_upright else (box[1], box[0], box[3], box[2]))
-        return found
+        for is_upright, wall_position, middle in self.openings():
+            box = (wall_position - margin, middle - half, wall_position + margin, middle + half)
+            rectangles.append(box if is_upright else (box[1], box[0], box[3], box[2]))
+        return rectangles
 
     def is_free(self, x: Any, y: Any, margin: int = BODY) -> Any:
         """Return True where a body of radius `margin` touches neither wall nor thing. x and y are numbers or arrays."""

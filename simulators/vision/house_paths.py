@@ -118,9 +118,14 @@ def route_from(house: House, stations: tuple[int, ...], distance: int) -> Route:
     start = route.part_way(distance) if distance else 0
     if not start:
         return route
-    passed = {one for one in stations[:-1] for pose in route.poses[:start] if is_near(pose, house.things[one], REACH)}
-    left = tuple(one for one in stations if one not in passed)
-    return expert_route(house, route.poses[start]._replace(heading=house.heading), left)
+    passed = {
+        station
+        for station in stations[:-1]
+        for pose in route.poses[:start]
+        if is_near(pose, house.things[station], REACH)
+    }
+    remaining = tuple(station for station in stations if station not in passed)
+    return expert_route(house, route.poses[start]._replace(heading=house.heading), remaining)
 
 
 def _find_front(pose: Pose, thing: Thing) -> Place:
@@ -155,7 +160,7 @@ def _walk(house: House, pose: Pose, steps: int) -> list[Pose]:
     ahead = [step(pose)]
     while len(ahead) < steps:
         ahead.append(step(ahead[-1]))
-    return [*takewhile(lambda one: house.is_free(one.x, one.y), ahead)]
+    return [*takewhile(lambda pose_ahead: house.is_free(pose_ahead.x, pose_ahead.y), ahead)]
 
 
 def shortest_path(house: House, pose: Pose, station: int) -> list[Place]:
@@ -163,14 +168,14 @@ def shortest_path(house: House, pose: Pose, station: int) -> list[Place]:
 
     It begins at a nearby node to which the walker can go straight.
     """
-    left = compute_distances(house, station)
+    remaining = compute_distances(house, station)
     near = [(pose.x // STEP + x, pose.y // STEP + y) for x in range(-2, 4) for y in range(-2, 4)]
-    near = [node for node in near if min(node) >= 0 and max(node) < len(left) and left[node] < FARTHEST]
-    near.sort(key=lambda node: left[node] + _measure_gap(pose, _place(node)))
+    near = [node for node in near if min(node) >= 0 and max(node) < len(remaining) and remaining[node] < FARTHEST]
+    near.sort(key=lambda node: remaining[node] + _measure_gap(pose, _place(node)))
     path = [next(node for node in near if _is_straight(house, pose[:2], _place(node)))]
-    while left[path[-1]]:
+    while remaining[path[-1]]:
         x, y = path[-1]
-        path.append(min(product((x - 1, x, x + 1), (y - 1, y, y + 1)), key=lambda node: left[node]))
+        path.append(min(product((x - 1, x, x + 1), (y - 1, y, y + 1)), key=lambda node: remaining[node]))
     return [_place(node) for node in path]
 
 
@@ -219,7 +224,7 @@ def compute_distances(house: House, station: int) -> NDArray[np.int64]:
 
 def compute_length(path: Sequence[Pose]) -> float:
     """Return the length of a path."""
-    return sum(math.dist(one[:2], other[:2]) for one, other in pairwise(path))
+    return sum(math.dist(start[:2], end[:2]) for start, end in pairwise(path))
 
 
 def compare(path: Sequence[Pose], reference: Sequence[Pose], success: bool, near: int) -> dict[str, float]:

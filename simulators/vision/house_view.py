@@ -43,7 +43,7 @@ def draw_view(house: House, pose: Pose, size: int) -> tuple[Pixels, Integers]:
     depths, colours = _cast(house, pose, offsets, size)
     at_wall = abs(offsets)[:, None] * depths <= EYE * size
     pixels[at_wall] = np.broadcast_to(colours, pixels.shape)[at_wall]
-    shown = np.full((size, size), -1, np.int64)
+    numbers = np.full((size, size), -1, np.int64)
     forward, right = DIRECTIONS[pose.heading], DIRECTIONS[(pose.heading + HEADINGS // 4) % HEADINGS]
     for depth, side, number in sorted(
         (
@@ -56,8 +56,8 @@ def draw_view(house: House, pose: Pose, size: int) -> tuple[Pixels, Integers]:
         if depth >= NEAREST:
             thing = house.things[number]
             is_seen = _draw_outline(thing.kind, offsets, depth, side, size) & (depth < depths)
-            pixels[is_seen], shown[is_seen] = COLOURS[thing.colour], number
-    return pixels, shown
+            pixels[is_seen], numbers[is_seen] = COLOURS[thing.colour], number
+    return pixels, numbers
 
 
 def _draw_outline(kind: str, offsets: Integers, depth: int, side: int, size: int) -> NDArray[np.bool_]:

@@ -121,7 +121,7 @@ def spell_out(text: str) -> str:
     text = text.strip()
     if not _WORDS.fullmatch(text):
         return text
-    return "last" + "".join(_spell_match(*found.groups()) for found in _WORD.finditer(text))
+    return "last" + "".join(_spell_match(*match.groups()) for match in _WORD.finditer(text))
 
 
 def _spell_match(turns: str | None, cell: str | None, word: str | None) -> str:

@@ -144,8 +144,8 @@ class Pages(VisualWorld):
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return reset options of two deals with the same question but different right numbers."""
-        one, two = rng.permutation(np.array(self.deck.values))[:2].tolist()
-        return {JUDGED: one}, {JUDGED: two}
+        first, second = rng.permutation(np.array(self.deck.values))[:2].tolist()
+        return {JUDGED: first}, {JUDGED: second}
 
     def lesson(self, rng: random.Random, kind: str) -> GroundingLesson:
         """Draw a lesson about boards; see `pages_lessons` for the kinds. Raises ValueError for another kind."""

@@ -116,13 +116,13 @@ class Reach(VisualWorld):
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return reset options of two deals with the same table but different blocks that count as right."""
-        one, two = rng.permutation(BLOCKS)[:2].tolist()
-        return {JUDGED: one}, {JUDGED: two}
+        first, second = rng.permutation(BLOCKS)[:2].tolist()
+        return {JUDGED: first}, {JUDGED: second}
 
     def play(self, seat: str, act: str) -> str:
         """Move the hand, pay, and show the table. Returns the act in normal form; raises IllegalAct for other texts."""
-        found = _ACT.fullmatch(act.strip())
-        bins = [int(number) for number in found.groups()] if found else []
+        match = _ACT.fullmatch(act.strip())
+        bins = [int(number) for number in match.groups()] if match else []
         if not bins or max(bins) >= self.bins:
             raise IllegalAct(self._usage)
         before = self._measure_remaining()
@@ -147,8 +147,8 @@ class Reach(VisualWorld):
 
     def figures(self) -> dict[str, float | bool | str]:
         """Return `score`, `success`, `task`, and the remaining `distance` in pixels."""
-        task, left = "push" if self.table.pushes else "reach", self._measure_remaining() / UNIT
-        return {"score": float(self.right), "success": self.right, "task": task, "distance": left}
+        task, distance = "push" if self.table.pushes else "reach", self._measure_remaining() / UNIT
+        return {"score": float(self.right), "success": self.right, "task": task, "distance": distance}
 
     def lesson(self, rng: random.Random, kind: str) -> GroundingLesson:
         """Draw a lesson; see `reach_lessons` for the kinds. Raises ValueError for another kind."""

@@ -58,8 +58,12 @@ def draw_lesson(game: TableGame, rng: np.random.Generator, kind: str) -> Groundi
 
 def _draw_colours(table: Table, rng: np.random.Generator) -> GroundingLesson:
     album, cell = Album(), SIDE * UNIT // GRID
-    places = {(y // cell, x // cell): name for name, (x, y) in _locate_by_colour(table).items() if name != HAND_COLOUR}
-    labels: Labels = tuple(tuple((places.get((row, column), "none"),) for column in range(GRID)) for row in range(GRID))
+    colour_by_cell = {
+        (y // cell, x // cell): name for name, (x, y) in _locate_by_colour(table).items() if name != HAND_COLOUR
+    }
+    labels: Labels = tuple(
+        tuple((colour_by_cell.get((row, column), "none"),) for column in range(GRID)) for row in range(GRID)
+    )
     return GroundingLesson(("colours", album.add(table.paint())), album.pictures, (labels,))
 
 
@@ -70,9 +74,9 @@ def _draw_completed(table: Table, rng: np.random.Generator) -> GroundingLesson:
         table.move(*expert_act(table, wanted))
         pictures.append(table.paint())
     is_done = bool(rng.integers(2))
-    shown = pictures[-1] if is_done else pictures[int(rng.integers(len(pictures) - 1))]
+    picture = pictures[-1] if is_done else pictures[int(rng.integers(len(pictures) - 1))]
     text = f"{write_instruction(table.layout, table.pushes)}, completed?"
-    return GroundingLesson((text, album.add(shown)), album.pictures, ((((),),),), "yes" if is_done else "no")
+    return GroundingLesson((text, album.add(picture)), album.pictures, ((((),),),), "yes" if is_done else "no")
 
 
 def _draw_segment(table: Table, rng: np.random.Generator, bins: int) -> GroundingLesson:
@@ -82,10 +86,10 @@ def _draw_segment(table: Table, rng: np.random.Generator, bins: int) -> Groundin
     while not table.is_done(block) and len(tables) < MAX_ACTS:
         table.move(*(as_fine(as_coarse(number, bins), bins) for number in expert_act(table, block, bins)))
         tables.append(deepcopy(table))
-    shown = tables[-2] if is_near else tables[int(rng.integers(len(tables) - 1))]
-    answer = "yes" if block == wanted and shown is tables[-2] else "no"
+    shown_table = tables[-2] if is_near else tables[int(rng.integers(len(tables) - 1))]
+    answer = "yes" if block == wanted and shown_table is tables[-2] else "no"
     colour = table.layout.colours[wanted]
-    return _make_grid_lesson(f"go {colour}", shown, {colour: "target"}, answer)
+    return _make_grid_lesson(f"go {colour}", shown_table, {colour: "target"}, answer)
 
 
 def _draw_spots(table: Table, rng: np.random.Generator) -> GroundingLesson:
@@ -128,11 +132,13 @@ def _make_grid_lesson(text: str, table: Table, words: Mapping[str, str], answer:
     `words` are the labels by colour of block or hand; cells without any of these are labelled `none`.
     """
     album, cell = Album(), SIDE * UNIT // COARSE
-    places = {(y // cell, x // cell): words[name] for name, (x, y) in _locate_by_colour(table).items() if name in words}
+    word_by_cell = {
+        (y // cell, x // cell): words[name] for name, (x, y) in _locate_by_colour(table).items() if name in words
+    }
     labels: Labels = (((),),)
     if words:
         rows = range(COARSE)
-        labels = tuple(tuple((places.get((row, column), "none"),) for column in rows) for row in rows)
+        labels = tuple(tuple((word_by_cell.get((row, column), "none"),) for column in rows) for row in rows)
     return GroundingLesson((text, album.add(table.paint())), album.pictures, (labels,), answer)
 
 

@@ -110,15 +110,15 @@ def _make_random(game: Match, seed: int) -> Answer:
 
 def _make_blind(game: Match, seed: int) -> Answer:
     """Return a player that ignores pictures: it goes to a corner, then to the middle, and puts the hand down."""
-    far, turns = SIDE * UNIT // ((BINS - STILL - 1) * STRIDE) + 1, 0
+    turns_to_corner, turns = SIDE * UNIT // ((BINS - STILL - 1) * STRIDE) + 1, 0
     middle = SIDE * UNIT // 2 // STRIDE
 
     def act(view: View) -> str:
         nonlocal turns
         turns += 1
-        done = (turns - far - 1) * (BINS - STILL - 1)
+        done = (turns - turns_to_corner - 1) * (BINS - STILL - 1)
         step = min(BINS - STILL - 1, middle - done)
-        bins = (0, 0, 0) if turns <= far else (STILL + max(step, 0),) * 2 + (0 if step > 0 else DOWN,)
+        bins = (0, 0, 0) if turns <= turns_to_corner else (STILL + max(step, 0),) * 2 + (0 if step > 0 else DOWN,)
         return format_act(bins, game.bins)
 
     return act

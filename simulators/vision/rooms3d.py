@@ -104,8 +104,8 @@ class Rooms3D(VisualWorld):
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return reset options of two deals with the same house but different things that count as right."""
-        one, two = rng.permutation(self.things)[:2].tolist()
-        return {JUDGED: one}, {JUDGED: two}
+        first, second = rng.permutation(self.things)[:2].tolist()
+        return {JUDGED: first}, {JUDGED: second}
 
     def legal(self, seat: str) -> list[str]:
         """Return the single acts. A turn may join up to three of them."""

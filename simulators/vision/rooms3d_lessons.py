@@ -43,13 +43,13 @@ def draw_lesson(game: HouseGame, rng: np.random.Generator, kind: str) -> Groundi
     house, album = game.draw_house(rng), Album()
     number = int(rng.integers(len(house.things)))
     pose = _draw_pose(rng, house, number)
-    pixels, shown = draw_view(house, pose, game.size)
-    seen = np.stack([_share_by_cell(shown == other) for other in range(len(house.things))])
+    pixels, numbers = draw_view(house, pose, game.size)
+    shares = np.stack([_share_by_cell(numbers == other) for other in range(len(house.things))])
     colours = [thing.colour for thing in house.things]
     if kind == "colours":
-        words = np.where(seen.max(0) >= VISIBLE, np.array(colours)[seen.argmax(0)], NONE)
+        words = np.where(shares.max(0) >= VISIBLE, np.array(colours)[shares.argmax(0)], NONE)
         return GroundingLesson(("colours", album.add(pixels)), album.pictures, (_make_labels(words),))
-    words = np.where(seen[number] >= VISIBLE, np.array(COLUMNS), NONE)
+    words = np.where(shares[number] >= VISIBLE, np.array(COLUMNS), NONE)
     parts = (f"find the {colours[number]} one", album.add(pixels))
     answer = _turn_towards(pose, house.things[number]) if (words != NONE).any() else NONE
     return GroundingLesson(parts, album.pictures, (_make_labels(words),), answer)

@@ -71,9 +71,9 @@ def _format_act(task: Task, places: Places) -> str:
 
 def _see_weakly(task: Task, rng: np.random.Generator) -> Sequence[str]:
     """Return the walls' colours. If two walls' colours look alike, they are swapped half of the time."""
-    swapped = {one: two for pair in ALIKE if rng.integers(2) for one, two in (pair, pair[::-1])}
-    both = [wall for wall in task.walls if swapped.get(wall) in task.walls]
-    return [swapped[wall] if wall in both else wall for wall in task.walls]
+    swapped = {colour: lookalike for pair in ALIKE if rng.integers(2) for colour, lookalike in (pair, pair[::-1])}
+    swapped_walls = [wall for wall in task.walls if swapped.get(wall) in task.walls]
+    return [swapped[wall] if wall in swapped_walls else wall for wall in task.walls]
 
 
 def _guess_walls(task: Task, rng: np.random.Generator) -> Sequence[str]:

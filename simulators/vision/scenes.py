@@ -72,10 +72,10 @@ def draw_scene(rng: np.random.Generator, cells: int, distractors: bool) -> Scene
         things.append(Thing(colour, pick(rng, [other for other in FORMS if other != form])))
     while len(things) < 2 * cells**2 // 3:
         things.append(Thing(pick(rng, others), pick(rng, FORMS)))
-    places = rng.permutation(cells**2)[: len(things)].tolist()
-    thing_by_cell = dict(zip(places, things, strict=True))
+    cells_drawn = rng.permutation(cells**2)[: len(things)].tolist()
+    thing_by_cell = dict(zip(cells_drawn, things, strict=True))
     digits = rng.integers(10, size=cells**2).tolist()
-    return Scene(tuple(thing_by_cell.get(cell) for cell in range(cells**2)), tuple(digits), places[0])
+    return Scene(tuple(thing_by_cell.get(cell) for cell in range(cells**2)), tuple(digits), cells_drawn[0])
 
 
 def paint(scene: Scene, rng: np.random.Generator) -> Pixels:

@@ -198,7 +198,7 @@ def _draw_editions(rng: np.random.Generator, firm: str, topic: str) -> Iterator[
     """Yield the slides of a firm and topic, which have the same labels in different rows, years and values."""
     labels = [LABELS[topic][number] for number in rng.permutation(len(LABELS[topic]))[:ROWS]]
     for year in rng.permutation(np.array(YEARS))[:EDITIONS].tolist():
-        shown = tuple(labels[number] for number in rng.permutation(ROWS))
+        row_labels = tuple(labels[number] for number in rng.permutation(ROWS))
         values = tuple(rng.choice(np.array(VALUES), ROWS, replace=False).tolist())
-        columns = tuple(pick(rng, VALUE_COLUMNS) for _ in shown)
-        yield Slide(firm, topic, year, shown, values, columns, int(rng.integers(2**31)))
+        columns = tuple(pick(rng, VALUE_COLUMNS) for _ in row_labels)
+        yield Slide(firm, topic, year, row_labels, values, columns, int(rng.integers(2**31)))

@@ -87,8 +87,8 @@ class Transform(DigitWorld):
 
     def public(self) -> dict[str, Any]:
         """Return the `wanted` object, the `runs` of code, and `turns_left`."""
-        left = self.max_turns - self.turns
-        return {"wanted": str(self.scene.target_thing), "runs": self.runs, "turns_left": left}
+        turns_left = self.max_turns - self.turns
+        return {"wanted": str(self.scene.target_thing), "runs": self.runs, "turns_left": turns_left}
 
     def play(self, seat: str, act: str) -> str:
         """Run image code or take the answer. Returns the digit, or the operations that the code called."""

@@ -95,14 +95,19 @@ class Zoom(DigitWorld):
 
     def rules(self) -> str:
         """Return the task and the acts, as text."""
-        where = describe_looks(self)
+        usage = describe_looks(self)
         looks = "one look" if self.max_looks == 1 else f"at most {self.max_looks} looks"
-        return f"Find the object and say its digit. Look closer first, by {where}: {looks}. Then say the digit."
+        return f"Find the object and say its digit. Look closer first, by {usage}: {looks}. Then say the digit."
 
     def public(self) -> dict[str, Any]:
         """Return the `wanted` object, the names of `cells`, and `looks` made and left (`looks_left`)."""
-        left = self.max_looks - self.looks
-        return {"wanted": str(self.scene.target_thing), "cells": [*self.names], "looks": self.looks, "looks_left": left}
+        looks_left = self.max_looks - self.looks
+        return {
+            "wanted": str(self.scene.target_thing),
+            "cells": [*self.names],
+            "looks": self.looks,
+            "looks_left": looks_left,
+        }
 
     def legal(self, seat: str) -> list[str] | None:
         """Return the cells while looks are left, and the digits after the first look.

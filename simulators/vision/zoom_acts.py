@@ -83,7 +83,7 @@ def look_at(game: LookGame, cell: int) -> str:
     """Return the act that shows a cell. Boxes and points are rounded to thousandths and bins."""
     column, row = cell % game.cells, cell // game.cells
     if game.act == "point":
-        x, y = ((2 * place + 1) * game.bins // (2 * game.cells) for place in (column, row))
+        x, y = ((2 * index + 1) * game.bins // (2 * game.cells) for index in (column, row))
         return f"{x} {y}"
     if game.act == "cell":
         return game.names[cell]

@@ -50,13 +50,13 @@ def _draw_attribute(game: LookGame, scene: Scene, pixels: Pixels, rng: np.random
 
 def _draw_glyph(game: LookGame, scene: Scene, pixels: Pixels, rng: np.random.Generator) -> GroundingLesson:
     is_empty = rng.random(len(scene.digits)) < EMPTY
-    places = [
+    tiles = [
         draw_ground(rng, TILE, TILE) if empty else crop_middle(pixels, cell)
         for cell, empty in enumerate(is_empty.tolist())
     ]
     names = DIGITS if game.act == "point" else "0123456789"
     words = [(NONE if empty else names[digit],) for empty, digit in zip(is_empty, scene.digits, strict=True)]
-    return _make_lesson(game, ["read", *(places if game.layout == "tiles" else [_join_pictures(places)])], words)
+    return _make_lesson(game, ["read", *(tiles if game.layout == "tiles" else [_join_pictures(tiles)])], words)
 
 
 def _draw_find(game: LookGame, scene: Scene, pixels: Pixels, rng: np.random.Generator) -> GroundingLesson:
@@ -91,10 +91,10 @@ def _read_value(thing: Thing | None, field: str) -> str:
     return str(getattr(thing, field)) if thing else NONE
 
 
-def _join_pictures(places: Sequence[Pixels]) -> Pixels:
+def _join_pictures(tiles: Sequence[Pixels]) -> Pixels:
     """Return square pictures of equal size as one picture, row by row."""
-    side = round(len(places) ** 0.5)
-    return np.concatenate([np.concatenate(places[row * side : (row + 1) * side], axis=1) for row in range(side)])
+    side = round(len(tiles) ** 0.5)
+    return np.concatenate([np.concatenate(tiles[row * side : (row + 1) * side], axis=1) for row in range(side)])
 
 
 def _make_lesson(
