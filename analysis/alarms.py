@@ -3,7 +3,7 @@
 Each alarm compares a figure per match in the last third of a run's iterations with an earlier third. It is raised if
 the interval of the difference at `LEVEL` (difference_ci) excludes 0 and the difference exceeds the minimum effect in
 `MIN_CHANGE`. The level is high because many figures are tested; the minimum effect is needed because figures also
-change in sound training. An alarm says where to look (`arena show`), not what is wrong.
+change in sound training. An alarm says where to look (`arena show`), and does not give the cause.
 
   collapse       a role's valid actions, or the outcome, fall below the best earlier part
   repetition     a role says the same sentence in many of its turns, unlike in the first third
@@ -16,8 +16,8 @@ change in sound training. An alarm says where to look (`arena show`), not what i
   idleness       reward rises, the verified outcome halves, and more actions are empty, repeated or the commonest one
 
 `collapse`, `one act` and `few acts` also compare with the first iteration, and need only two iterations. `one act` and
-`few acts` are not raised if learners benefit: if the verified outcome or, without one, their payoff in a game that is
-not zero-sum, has risen.
+`few acts` are not raised if learners benefit: if the verified outcome has risen or, in a game without one that is not
+zero-sum, their payoff.
 """
 
 from __future__ import annotations
@@ -254,7 +254,7 @@ def _check_idleness(run: str, verified: pd.DataFrame, rewards: pd.DataFrame, act
 
 
 def _check_drift(run: str, talk: pd.DataFrame) -> Iterator[Alarm]:
-    """Yield `role drift` for roles whose talk is classified as another role's more often than in the first third.
+    """Yield `role drift` for roles whose messages are misclassified more often than in the first third.
 
     A naive Bayes classifier learns the words in every other match of the first third, and is tested on the remaining
     matches.

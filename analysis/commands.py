@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MAX_ROWS, MAX_SETTINGS, MAX_LINES = 200, 12, 8
 """Maximum numbers in the terminal: rows of a table, differing settings, lines of a search result."""
 PLAIN_WIDTH = 1000
-"""Width in characters of output that is not for a terminal."""
+"""Width of output that does not go to a terminal, in characters."""
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 Runs = Annotated[
     list[Path], typer.Argument(metavar="RUN...", help="Run folders, such as runs/latest.", show_default=False)
@@ -244,7 +244,8 @@ def _comparison_json(comparison: Comparison) -> dict[str, Any]:
         "differs": {name: list(values) for name, values in comparison.differs.items()},
         "rows": [
             {
-                "game": row.game, "figure": row.figure, "means": by_label(labels, row.means), "iqm": by_label(labels, row.iqm),
+                "game": row.game, "figure": row.figure,
+                "means": by_label(labels, row.means), "iqm": by_label(labels, row.iqm),
                 "differences": by_label(labels[1:], row.differences), "paired": row.paired or None,
             }
             for row in comparison.rows
@@ -253,7 +254,7 @@ def _comparison_json(comparison: Comparison) -> dict[str, Any]:
 
 
 def _print_comparison(comparison: Comparison, requested: Sequence[str]) -> None:
-    """Print a table per game, the requested figures that have no result, each arm's runs, and differing settings."""
+    """Print a table per game, requested figures without a result, each arm's runs, and differing settings."""
     from rich.table import Table
     from rich.text import Text
 

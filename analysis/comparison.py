@@ -29,7 +29,7 @@ ALL_GAMES = "all games"
 IGNORED_SETTINGS = ("config.seed", "config.name", "config.threads", "config.play.in_flight", "config.engine.max_batch")
 """Settings that may differ between the runs of an arm."""
 VALID = "valid per match"
-"""A match's share of valid actions. `valid_rate` instead weighs all actions of an iteration alike."""
+"""A match's share of valid actions. `valid_rate` instead weights all actions of an iteration equally."""
 _KEYS = ["run", "match", "iteration", "game", "seed"]
 _SEPARATORS = "-_.@/"
 """Separators between an arm's name and the number of its seed."""
@@ -253,7 +253,7 @@ def _find_differing_settings(log: Frames, arms: Sequence[Arm]) -> dict[str, tupl
 
 
 def interquartile_mean(scores: Sequence[float]) -> float:
-    """Return the mean of the values without the `len(scores) // 4` lowest and as many highest ones.
+    """Return the mean of the values without the lowest and highest quarter, `len(scores) // 4` values each.
 
     Raises ValueError if there are no values or one is not finite.
 

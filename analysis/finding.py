@@ -244,7 +244,7 @@ def _score_by_words(texts: list[str], query: str) -> Any:
 
 
 def match_regex(texts: Any, query: str) -> Any:
-    """Return a boolean Arrow array: True for texts in which the RE2 expression occurs.
+    """Return a boolean Arrow array: True for texts that contain a match of the RE2 expression.
 
     Raises ConfigError if it is invalid.
 

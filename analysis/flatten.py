@@ -1,6 +1,6 @@
 """Conversion of the nested match log to flat tables: pure functions of one iteration's log, in Arrow.
 
-`NEEDS` maps each column of a table to the fields of the log from which it is computed, so that only these are read.
+`NEEDS` maps each column of a table to the log fields that it is computed from, so that only these are read.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ _ROW_FIELDS: Mapping[str, tuple[str, ...]] = {
 }
 """Fields that define a table's rows. They are always read."""
 TOKEN_CREDIT: Mapping[str, str] = {"advantage": "advantages", "ratio": "ratios", "gap": "gaps"}
-"""Columns of `tokens`, each with the list column of the credit file from which it is computed."""
+"""Columns of `tokens` that come from the credit file, each with the file's list column."""
 
 
 def list_leaves(table: str, columns: Collection[str]) -> set[str]:
-    """Return the dotted names of the match log's fields from which these columns of a table are computed.
+    """Return the dotted names of the log fields that these columns of a table are computed from.
 
     >>> sorted(list_leaves("turns", ["role", "advantage"]))
     ['game', 'id', 'iteration', 'turns.index', 'turns.role']

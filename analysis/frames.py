@@ -241,7 +241,7 @@ def _run_names(paths: Sequence[Path]) -> list[str]:
 
 
 _IGNORED_SETTINGS = ("name", "seed", "threads", "study")
-"""Settings of a pipeline that are left out of its stages' settings, because runs of one arm may differ in them."""
+"""Pipeline settings left out of the stages' settings, because runs of one arm may differ in them."""
 
 
 def _make_run_row(run: str, reader: RunReader) -> dict[str, Any]:

@@ -26,7 +26,7 @@ class Pair(NamedTuple):
     one: str
     other: str
     matches: int
-    """Number of matches in which both took part."""
+    """Number of common matches."""
     ahead: Interval
     """Mean payoff of `one` minus that of `other`, with a 95 % interval over matches."""
 

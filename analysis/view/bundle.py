@@ -1,7 +1,7 @@
 """The viewer's page as one HTML file, with its modules, its styles and the answers that a server would give.
 
 The content security policy allows only this script and this style, by their hashes, and no loading. Answers are
-embedded as JSON in which no text can close the surrounding element.
+embedded as JSON with `<` escaped, so that no text can close the surrounding element.
 """
 
 from __future__ import annotations

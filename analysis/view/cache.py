@@ -17,7 +17,7 @@ from analysis.view.index import Index
 from arena.process import end_with_parent
 
 MIN_CHILD_BYTES = 30 * 10**6
-"""Log size in bytes from which a child process does the work."""
+"""Minimum log size in bytes for computing in a child process."""
 REUSE_FACTOR = 20
 """Minimum lifetime of an answer, as a multiple of its computation time, so that viewers do not slow down a run."""
 

@@ -108,8 +108,8 @@ def make_charts(
 ) -> Iterator[Curve]:
     """Yield a chart for each kind in `KINDS` with a varying metric in `frame`, the table of metrics by iteration.
 
-    `known_intervals` returns a metric's intervals, `levels` the theory values of metrics. If `is_zero_sum`, the chart of
-    rewards is omitted when there is only one role, because its seats' rewards cancel.
+    `known_intervals` returns a metric's intervals, `levels` the theory values of metrics. With `is_zero_sum`, rewards
+    of a single role are not charted, because they cancel.
     """
     for title, pattern in KINDS.items():
         keys = {
@@ -244,7 +244,7 @@ def pareto_front(outcomes: Sequence[Sequence[float]]) -> list[tuple[float, float
 def find_sides(log: Frames) -> tuple[pd.DataFrame, dict[str, tuple[float, float]]]:
     """Return a frame with iteration and both payoffs (x, y) per paid match, and theoretical mean payoffs by name.
 
-    The sides are those of the game's report, such as first and second mover, or else the seats; the frame's
+    The sides are the game report's, such as first and second mover, or without these the seats. The frame's
     `attrs["sides"]` names them. Raises StoreError unless two sides were paid in some match.
 
     >>> find_sides(log)[0].attrs["sides"]

@@ -24,7 +24,7 @@ Theory = Callable[[str], Mapping[str, float]]
 CHARTS: Sequence[Callable[[pd.DataFrame], Iterable[Curve]]] = (over_optimisation,)
 """Charts of several metrics together, each a function of the table of metrics by iteration."""
 LOGGED_METRICS = ("valid_rate", "mean_payoff", "payoff.", "report.", "reward.")
-"""Prefixes of metrics whose single values are in the match log."""
+"""Prefixes of metrics that the match log has match by match, so that intervals can be computed."""
 
 
 class Curves:

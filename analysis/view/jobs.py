@@ -108,7 +108,7 @@ class Jobs:
         return self._start(["resume", "--json", "--", str(index.reader.path)], apart=True)
 
     def close(self) -> None:
-        """Terminate all children that are running, except resumed runs."""
+        """Terminate all running children except resumed runs."""
         for job in self._jobs.values():
             if job.child.poll() is None and os.getpgid(job.child.pid) == os.getpgid(0):
                 job.child.terminate()

@@ -59,7 +59,7 @@ class Figure(NamedTuple):
     def verdict(self) -> str:
         """Verdict on the difference: `better` or `worse`, or `changed` if no direction is better.
 
-        `same` means within noise, `untold` that there is no interval.
+        `same` means not significant, and `untold` that the difference has no interval.
         """
         if math.isnan(self.difference.low):
             return "untold"

@@ -1,4 +1,4 @@
-"""Readable names of a run's figures, and the direction that is better.
+"""Readable names of a run's figures, and their better direction: more or less.
 
 `NAMES` is the only table of names: `learn.shared.kl` becomes "distance from the reference, shared". Unknown figures
 keep their own name without underscores.

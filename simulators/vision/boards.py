@@ -60,7 +60,7 @@ class Board(NamedTuple):
 
     @property
     def caption(self) -> str:
-        """Text that is indexed for searches."""
+        """Text indexed for searches; viewers never see it."""
         return f"{self.firm} {self.year}"
 
     def question(self, row: int) -> str:

@@ -25,7 +25,7 @@ RATES = (2, 3, 4, 5, 6)
 
 
 class Event(NamedTuple):
-    """Digit that is shown for `WINDOW` frames."""
+    """Appearance of a digit for `WINDOW` frames."""
 
     start: int
     second: int

@@ -22,7 +22,7 @@ REDUCTION = 3
 """Ratio of a picture's size to its overview's."""
 GROUND, PLATE, INK = 24, 40, 240
 GRAIN, TINT = 12, 18
-"""Levels by which the ground's pixels, and an object's colour, vary, so that no two pictures are the same."""
+"""Random variation of the ground's pixels and of an object's colour, in levels, so that no two pictures are equal."""
 SEGMENTS = ("abcdef", "bc", "abged", "abgcd", "fgbc", "afgcd", "afgedc", "abc", "abcdefg", "abcdfg")
 """Lit segments of each digit in a seven-segment display, by their usual letters."""
 DIGIT_WIDTH, DIGIT_HEIGHT = 8, 14
@@ -84,7 +84,7 @@ def put_form(
 
 
 def put_digit(pixels: Pixels, digit: int, row: int, column: int) -> None:
-    """Draw a digit on a dark plate that is a pixel larger on each side. `row` and `column` are the digit's corner."""
+    """Draw a digit on a dark plate, one pixel larger on each side. `row` and `column` are the digit's corner."""
     pixels[row - 1 : row + DIGIT_HEIGHT + 1, column - 1 : column + DIGIT_WIDTH + 1] = PLATE
     pixels[row : row + DIGIT_HEIGHT, column : column + DIGIT_WIDTH][draw_digit_mask(digit)] = INK
 

@@ -34,7 +34,7 @@ Places = Mapping[str, tuple[int, int]]
 
 
 class Wish(NamedTuple):
-    """Wish for one thing: "at" the wall of a colour and in no corner, or "beside" or "apart" from another thing."""
+    """Wish for one thing: "at" the wall of a colour but in no corner, "beside" another thing, or "apart" from it."""
 
     kind: str
     thing: str

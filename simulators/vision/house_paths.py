@@ -188,7 +188,7 @@ def _place(node: tuple[int, int]) -> Place:
 
 
 def _is_straight(house: House, start: Place, end: Place) -> bool:
-    """Return True if the straight line between two places keeps a free margin, its beginning excepted."""
+    """Return True if the straight line between two places has a free margin. Its beginning is not checked."""
     dx, dy = end[0] - start[0], end[1] - start[1]
     count = max(abs(dx), abs(dy)) // PIXEL + 1
     parts = np.arange(UNCHECKED // PIXEL, count + 1)

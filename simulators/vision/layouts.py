@@ -33,8 +33,8 @@ class LayoutError(ValueError):
 def read_layout(text: str, names: Sequence[str]) -> Places:
     """Return the layout in a text: one JSON object, alone or as <answer>…</answer> after a thought.
 
-    It has each of the names once and no other, each with two numbers from -1,000 to 1,000, whose fractions are dropped.
-    Raises LayoutError for anything else, such as a duplicate key or NaN.
+    Its keys are exactly the names, its values pairs of numbers from -1,000 to 1,000. Fractions are dropped. Raises
+    LayoutError for any other text, such as one with a duplicate key or NaN.
     """
     tagged = _ANSWER.search(text)
     try:
@@ -57,7 +57,7 @@ def read_layout(text: str, names: Sequence[str]) -> Places:
 def read_letters(text: str, names: Sequence[str]) -> Places:
     """Return the layout in a text of two letters A to Z per thing, in the order of `names`: its place in steps of 2.
 
-    Raises LayoutError for anything else.
+    Raises LayoutError for other texts.
     """
     letters = text.split()
     if len(letters) != 2 * len(names) or not all(len(letter) == 1 and "A" <= letter <= "Z" for letter in letters):

@@ -29,10 +29,10 @@ class Pages(VisualWorld):
 
     Acts, alone or as <search>…</search> and so on after a thought: `search WORDS` shows the overview of the best slide
     that was not shown yet, by BM25 on captions that the viewer never reads; `bbox x0 y0 x1 y1`, in thousandths, shows
-    that part of the newest slide at full size, or scaled down to 96 x 72 pixels; `answer X` ends the match. Anything
-    else, and a search that finds nothing, is answered by an error. Options besides Simulator's: world, the seed of the
-    slides; max_turns, 2 to 32; objects, whether slides have nine cells with objects and a digit each, whose letters A
-    to I are acts, too. The splits train and test have different firms. Needs the extra `search`.
+    that part of the newest slide at full size, or scaled down to 96 x 72 pixels; `answer X` ends the match. Other texts
+    and searches without a result get an error message. Additional options: world, the seed of the slides; max_turns, 2
+    to 32; objects, whether slides have nine cells with a digit each and some objects, and the cells' letters A to I are
+    acts, too. The splits train and test have different firms. Needs the extra `search`.
 
     VRAG-RL's rewards, paid for an answer after a search: "right", 0.7 for the number; "format", 0.1 without errors;
     "ndcg", 0.2 times the normalised discounted cumulative gain of the slides found, of which one is relevant.

@@ -25,13 +25,13 @@ FLOORS = {"reach": 0.003, "push": 0.0}
 class Reach(VisualWorld):
     """Single-player game of moving a hand over a table, which is seen from above in a picture of 48 x 48 pixels.
 
-    Acts: three numbers from 0 to 31, dx dy grip, with or without brackets. 16 is no movement; each step above it moves
-    the hand 3/8 of a pixel to the right or down. From a grip of 16 the hand is down. With fewer `bins` the steps are
-    longer: with 9 bins, 4 is no movement, and a step is 3/2 of a pixel. Task "reach": put the hand
+    Acts: three numbers from 0 to 31, dx dy grip, with or without brackets. 16 is no movement; each number above it
+    moves the hand 3/8 of a pixel further to the right or down. From a grip of 16 on, the hand is down. With fewer
+    `bins` the steps are longer: with 9 bins, 4 is no movement, and a step is 3/2 of a pixel. Task "reach": put the hand
     down on the named block; putting it down elsewhere fails. Task "push": bring the named block into the white ring; a
-    hand that is down pushes blocks, a lifted one passes over them. Options besides Simulator's: task "reach", "push" or
-    "mixed"; bins 5 to 32 (for pushes 32); max_turns 4 to 64; camera "table", or "hand" for pictures that are centred on
-    the hand and show at most half a table in each direction; progress, see below.
+    lowered hand pushes blocks, a lifted one passes over them. Additional options: task, "reach", "push" or "mixed";
+    bins, 5 to 32 (for pushes 32); max_turns, 4 to 64; camera, "table", or "hand" for pictures centred on the hand,
+    which show at most half a table in each direction; progress, see below.
 
     Reward part "success": 1 when the task is done. With `progress`, part "progress" is the share of the initial
     distance that an act gains: a process reward, which is logged but not part of the payoff. To use it only as a target

@@ -92,7 +92,7 @@ class Table:
     def move(self, dx: int, dy: int, grip: int) -> None:
         """Put the hand down or lift it (`grip`), then move it by `dx` and `dy`; all three are bins of 32.
 
-        In a pushing task, a hand that is down pushes blocks.
+        In a pushing task, a lowered hand pushes blocks.
         """
         self.is_down = grip >= DOWN
         start, movement = self.hand, ((dx - STILL) * STRIDE, (dy - STILL) * STRIDE)

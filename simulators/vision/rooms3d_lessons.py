@@ -25,7 +25,7 @@ COLUMNS = ("left", "middle", "right")
 VISIBLE = 1 / 200
 """Minimum share of a cell's pixels that a thing must cover to count as seen there."""
 MAX_DEVIATION = HEADINGS // 8
-"""Maximum number of headings by which most views deviate from the direction of a thing."""
+"""Maximum deviation of most views from the direction of a thing, in headings."""
 
 
 class HouseGame(Protocol):

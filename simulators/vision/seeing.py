@@ -14,7 +14,7 @@ from simulators.vision.drawing import DIGITS
 
 VIEWER = "viewer"
 JUDGED = "judged"
-"""Reset option that replaces the right answer, for tests that what a viewer sees does not depend on it."""
+"""Reset option that replaces the right answer, to test that views do not depend on it."""
 
 
 class VisualWorld(Simulator):

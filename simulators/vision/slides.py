@@ -69,7 +69,7 @@ class Slide(NamedTuple):
 
     @property
     def caption(self) -> str:
-        """Text that is indexed for searches; viewers never see it."""
+        """Text indexed for searches; viewers never see it."""
         return f"{self.firm} {self.topic} {self.year} {' '.join(self.labels)}"
 
     def value_box(self, row: int) -> Box:

@@ -20,7 +20,7 @@ from simulators.vision.transform_players import PLAYERS
 
 RIGHT, FORMAT, RECALL, BONUS, OVERUSE, SPURIOUS = "right", "format", "recall", "bonus", "overuse", "spurious"
 SPARE = 2
-"""Number of runs beyond the mandatory operations that are not penalised as overuse."""
+"""Number of runs allowed beyond the mandatory operations before they are penalised as overuse."""
 CODE = "image.rotate(90).flip().brighten(8).crop(0, 0, 332, 332)"
 TERSE = "In short: rotate 1 flip bright crop A, for quarter turns and a ninth of `last`, A to I. "
 BRIGHTER = ("brighten", "contrast")
@@ -36,7 +36,7 @@ class Transform(DigitWorld):
     `last` as words such as `rotate 1 flip bright crop E` (`image_code.spell_out`).
 
     CodeVision's rewards, paid with the answer: "right", 1; "format", 0.1 if all code ran; "recall", the mean over the
-    mandatory operations (crop, by intersection over union with the cell; an upright result, if the picture was turned
+    mandatory operations (crop, by intersection over union with the cell; an upright result, if the picture was rotated
     or mirrored; a brightened one, if it was dimmed); "bonus", 0.2 for a right answer if the code called `resize`, or
     `brighten` or `contrast` although the picture was not dimmed; "overuse", -0.5 for more than two runs beyond the
     mandatory operations; "spurious", -0.5 for `rotate` or `flip` on an upright picture.
@@ -137,7 +137,7 @@ class Transform(DigitWorld):
 
     @property
     def has_spurious_turn(self) -> bool:
-        """True if the code turned or mirrored an upright picture."""
+        """True if the code rotated or mirrored a picture that was upright from the start."""
         return "upright" not in self.done and bool(self.called & {"rotate", "flip"})
 
     def lesson(self, rng: random.Random, kind: str) -> GroundingLesson:

@@ -21,7 +21,7 @@ Point = tuple[int, int]
 DOT, DOT_COLOUR = 2, (255, 0, 0)
 """Width of the dot at a point in pixels, and its colour."""
 APART = CELL
-"""Minimum distance in pixels of a point from all earlier counted points, so that it counts, too."""
+"""Minimum distance of a new point from all earlier new points, in pixels (`score_format`)."""
 ANSWER, GROUNDED, EXTRA = 0.6, 0.4, 0.2
 """ViGoRL's weights of a right answer and of the format score, and the format score of each extra point."""
 
@@ -42,7 +42,7 @@ class Look(NamedTuple):
     text: str
     """Act in normal form."""
     box: Box
-    """Part that is shown, in the picture's pixels."""
+    """Part to show, in the picture's pixels."""
     point: Point | None = None
 
 
