@@ -33,9 +33,9 @@ class Rooms3D(VisualWorld):
     Acts: one to three of `go 25`, `go 50`, `go 75` (centimetres; `forward` means the same), `left 15`, `left 30`,
     `left 45` (degrees), the same for `right`, and `stop`, which ends the match. Additional options: rooms, 1 to 4;
     things, 2 to 4, exactly two of them of the wanted form; landmark, whether the instruction leads past another thing
-    (needs 3 things or more); distance, the length in metres of the last part of the expert's path, from whose beginning
-    the match starts with a random heading, or 0 for the entire path; budget, the maximum number of acts as a multiple
-    of the expert's, which the viewer is not told; size, the picture's side, 16 to 256 pixels.
+    (needs 3 things or more); distance, how many metres before the end of the expert's path the match starts, with a
+    random heading, or 0 for the entire path; budget, the maximum number of acts as a multiple of the expert's, which
+    the viewer is not told; size, the picture's side, 16 to 256 pixels.
 
     Reward part "arrived": 15 (1 - d / 3) for a right stop at d metres from the middle of the thing, as in ActiveVLN. A
     stop is right within 80 cm, not ActiveVLN's 3 m, because rooms are 4 m wide; a success therefore pays 11 to 13.
