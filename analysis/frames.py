@@ -23,7 +23,7 @@ from arena.plain import printable
 from arena.store.lines import LogError
 from arena.store.losses import find_incomplete_deals
 from arena.store.reader import FolderReader, RunReader
-from arena.store.stages import pipeline_of, resolve_newest_run
+from arena.store.stages import find_pipeline, resolve_newest_run
 
 Names = Collection[str] | None
 """Names to select; None selects all."""
@@ -255,7 +255,7 @@ def _make_run_row(run: str, reader: RunReader) -> dict[str, Any]:
         "arena": (environment.get("versions") or {}).get("arena-selfplay"),
     }
     settings = dict(_flatten(environment.get("experiment") or {}, "config."))
-    if (pipeline := pipeline_of(reader.path)) is not None:
+    if (pipeline := find_pipeline(reader.path)) is not None:
         # Removed, so that earlier stages' weights have equal names in pipelines of other seeds.
         pipeline_prefix = f"{pipeline}/"
         settings = {key: v.removeprefix(pipeline_prefix) if isinstance(v, str) else v for key, v in settings.items()}

@@ -21,7 +21,7 @@ from analysis.view.match import describe_match
 from analysis.view.services import DealFacts, FindMarks
 from analysis.view.summary import Theory, summarise
 from arena.errors import ConfigError, StoreError
-from arena.store.blobs import Blobs, media_of
+from arena.store.blobs import Blobs, find_media_type
 
 IMAGE_BYTES = 8 << 20
 """Maximum bytes of all images on the page."""
@@ -88,7 +88,7 @@ def _encode_images(blobs: Blobs, answers: Mapping[str, Any]) -> dict[str, str]:
     for name in dict.fromkeys(image["hash"] for message in messages for image in message["images"]):
         with suppress(StoreError, OSError):
             data = blobs.get(name)
-            if (media := media_of(data)) and len(data) <= remaining:
+            if (media := find_media_type(data)) and len(data) <= remaining:
                 images[f"images/{name}"] = f"data:{media};base64,{b64encode(data).decode()}"
                 remaining -= len(data)
     return images

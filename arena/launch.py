@@ -69,7 +69,7 @@ async def start_checked(experiment: Experiment, out: Path | None, watcher: Watch
         prepared = await preflight(experiment, lambda step: watcher.phase(0, step), exported=exported)
         rows = {EXPORTED_ROWS: exported.read_bytes()} if exported else {}
     folder = out or choose_fresh_folder(experiment.name)
-    copies, known = own_files.gather(prepared.experiment)
+    copies, known = own_files.read_named_files(prepared.experiment)
     about = describe_environment() | {own_files.FILES: known, "chat_clock": CLOCK.isoformat()}
     config = to_yaml(prepared.experiment)
     run = RunFolder.create(folder, config, with_command(about, experiment_to_plain(prepared.experiment)), copies | rows)
@@ -100,7 +100,7 @@ async def resume_run(folder: Path, watcher: Watcher, layers: Sequence[Layer] = (
     own_files.admit_harnesses(folder, experiment, saved, trusted)
     _check_iterations(run, experiment)
     prepared = await preflight(experiment, lambda step: watcher.phase(0, step), folder, trusted)
-    for line in (*prepared.notes, *own_files.list_edited(folder)):
+    for line in (*prepared.notes, *own_files.list_edited_files(folder)):
         watcher.note(line)
     experiment = prepared.experiment
     with run.lock():

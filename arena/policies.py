@@ -227,7 +227,7 @@ class Policies(Mapping[str, Policy]):
         seed = int(generator(self._seed, 0, "adapter", name).integers(2**63))
         new = NewAdapter(spec.adapter, seed, spec.model) if spec.adapter else None
         policy = await compute(
-            Policy.load, name, source, folder, spec.train, new, self._bases, self.precision, spec.sight, True
+            Policy.load, name, source, folder, spec.train, new, self._bases, self.precision, spec.vision_settings, True
         )  # a trainer loads the weights, here or in a rank
         if spec.train:
             self.trainers[name] = await compute(

@@ -325,6 +325,6 @@ def _make_policy_finder(experiment: Experiment) -> Callable[[str], Policy | None
         if name not in experiment.policies:
             return None
         folder = resolve(experiment.policies[name].model)
-        return Policy.load(name, folder, folder, train=False, sight=experiment.policies[name].sight)
+        return Policy.load(name, folder, folder, train=False, vision_settings=experiment.policies[name].vision_settings)
 
     return find

@@ -44,8 +44,8 @@ from analysis.view.services import AdvantageCache, Services
 from analysis.view.summary import summarise
 from analysis.view.tokens import read_tokens
 from arena.errors import ConfigError, StoreError, is_debugging
-from arena.store.blobs import media_of
-from arena.store.reader import iteration_of
+from arena.store.blobs import find_media_type
+from arena.store.reader import parse_iteration
 
 Handler = Callable[..., Any]
 MEDIA_TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
@@ -149,7 +149,7 @@ class Viewer:
 
         Raises StoreError for an unknown match, and ConfigError for an unknown estimator.
         """
-        index, number = self.library.run(run), iteration_of(match)
+        index, number = self.library.run(run), parse_iteration(match)
         if number is None or number not in index.iterations():
             raise StoreError("this run does not have this match")
         return self.advantages.advantages(index, match, number, query.get("estimator", ""))
@@ -314,7 +314,7 @@ def _handle_image(handler: Handler) -> Handler:
             data = await run_in_threadpool(handler, {}, **request.path_params)
         except (StoreError, ConfigError, OSError):
             return error_response("there is no such image", 404)
-        if (media := media_of(data)) is None:
+        if (media := find_media_type(data)) is None:
             return error_response("this image is not a PNG, JPEG or WebP", 415)
         return Response(data, media_type=media)
 

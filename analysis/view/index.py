@@ -21,7 +21,7 @@ from analysis import flatten
 from analysis.view.tail import Tail
 from arena.errors import StoreError
 from arena.plain import printable
-from arena.store.arrow import complete_table, match_table
+from arena.store.arrow import complete_table, matches_to_table
 from arena.store.contents import METRICS, PANEL
 from arena.store.feed import FeedReader, LiveMatch
 from arena.store.reader import RunReader, log_path, parse_log_name
@@ -198,7 +198,7 @@ def _collect_names(part: Any) -> dict[str, set[str]]:
 
 
 def _to_table(rows: list[dict[str, Any]]) -> Any:
-    return complete_table(match_table(rows), MATCHES, COLUMNS)
+    return complete_table(matches_to_table(rows), MATCHES, COLUMNS)
 
 
 def _make_empty() -> Any:

@@ -18,7 +18,7 @@ from analysis.view.services import DealFacts, Facts, FindMarks
 from arena.errors import StoreError
 from arena.plain import printable
 from arena.store.feed import PLAYING
-from arena.store.reader import iteration_of
+from arena.store.reader import parse_iteration
 from arena.store.schema import UNREAD
 
 MAX_TURNS, MAX_FACTS = 2000, 60
@@ -30,7 +30,7 @@ def find_row(index: Index, id: str, streams: bool = False) -> dict[str, Any]:
 
     Rows of sealed iterations lack their tokens unless `streams` is True.
     """
-    number = iteration_of(id)
+    number = parse_iteration(id)
     if number is not None and number in index.iterations():
         if (row := index.find_open_match(number, id)) is not None:
             return row

@@ -25,7 +25,7 @@ from arena.statistics import SHARE, range_of
 from arena.store import locks
 from arena.store.files import CONFIG
 from arena.store.reader import RunReader
-from arena.store.stages import find_begun_stages, is_pipeline, pipeline_of
+from arena.store.stages import find_begun_stages, find_pipeline, is_pipeline
 
 MAX_ROWS, MAX_CELL_CHARACTERS, QUERY_SECONDS, MAX_SETTINGS, MAX_IN_FLIGHT = 1000, 2000, 60.0, 500, 100
 """Maximum numbers: rows of an SQL answer, characters of a cell, seconds of a query, settings, matches in progress."""
@@ -79,7 +79,7 @@ def list_in_flight(index: Index) -> dict[str, Any]:
                 {"seat": truncate(seat, MAX_CELL_CHARACTERS), "policy": truncate(player.policy, MAX_CELL_CHARACTERS)}
                 for seat, player in match.head.seats.items()
             ],
-            "turns": len(match.places), "seat": match.seat, "said": match.said, "started": match.head.started[:40],
+            "turns": len(match.turn_spans), "seat": match.seat, "said": match.last_speech, "started": match.head.started[:40],
         }
         for id, match in [*in_flight.items()][:MAX_IN_FLIGHT]
     ]  # fmt: skip
@@ -184,5 +184,5 @@ def _find_runs(path: Path) -> list[Path]:
 
 def _name_run(run: Path) -> str:
     """Return the name of a run's folder, for a stage with its pipeline's name in front."""
-    pipeline = pipeline_of(run)
+    pipeline = find_pipeline(run)
     return f"{pipeline.name}~{run.name}" if pipeline else run.name

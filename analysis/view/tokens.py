@@ -12,8 +12,8 @@ from analysis.columns import TABLES
 from analysis.view.index import Index
 from analysis.view.services import Decode
 from arena.errors import StoreError
-from arena.store.arrow import complete_table, match_table
-from arena.store.reader import iteration_of
+from arena.store.arrow import complete_table, matches_to_table
+from arena.store.reader import parse_iteration
 from arena.store.schema import MATCHES
 
 FIGURES = ("logprob", "entropy", "advantage", "ratio", "gap")
@@ -27,12 +27,12 @@ def read_tokens(index: Index, id: str, decode: Decode | None) -> dict[str, Any]:
     Each stream has lists of equal length: `id`, `text` (empty without tokenizer), `sampled`, `turn`, and the figures
     that the log has, which `kept` names. Raises StoreError for an unknown match.
     """
-    number = iteration_of(id)
+    number = parse_iteration(id)
     if number is None or number not in index.iterations():
         raise StoreError("this run does not have this match")
     columns = ["policy", *(name for name in TABLES["tokens"].names)]
     if (row := index.find_open_match(number, id)) is not None:
-        log = complete_table(match_table([row]), MATCHES, flatten.list_leaves("tokens", columns))
+        log = complete_table(matches_to_table([row]), MATCHES, flatten.list_leaves("tokens", columns))
     else:
         log = index.reader.log.table(number, flatten.list_leaves("tokens", columns), [id])
     figures = ["match", "turn", "advantage", *flatten.TOKEN_CREDIT.values()]

@@ -21,7 +21,7 @@ from arena.errors import ConfigError, Interrupted
 from arena.evaluate.held_out import evaluate_held_out
 from arena.launch import choose_fresh_folder, resume_run, start
 from arena.store.files import CONFIG, require_run
-from arena.store.stages import pipeline_of
+from arena.store.stages import find_pipeline
 
 ProgressLike = Progress | Callable[[Progress], object] | None
 _FIRST: dict[str, int] = {}
@@ -72,7 +72,7 @@ def resume(
     errors are as in `run`.
     """
     path = Path(expanduser(folder))
-    if (pipeline := pipeline_of(path)) is not None:
+    if (pipeline := find_pipeline(path)) is not None:
         which = "a pipeline" if path.resolve() == pipeline else f"a stage of the pipeline {pipeline}"
         raise ConfigError(f"{path} is {which}, which Python does not resume: use the command arena resume {pipeline}")
     path = require_run(path)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from agents.names import nearest
 from arena.errors import ConfigError
-from arena.store.reader import RunReader, iteration_of
+from arena.store.reader import RunReader, parse_iteration
 from arena.store.schema import CreditRow
 
 Row = dict[str, Any]
@@ -55,7 +55,7 @@ class Selection:
         if unknown := [k for k in self.iterations if k not in known]:
             has = f"{known[0]} to {known[-1]}" if known else "none yet"
             raise ConfigError(f"--iteration {unknown[0]}: {reader.path} has no matches of it (there are: {has})")
-        wanted = {iteration_of(id) for id in self.matches} or set(known)
+        wanted = {parse_iteration(id) for id in self.matches} or set(known)
         for number in known:
             if number in wanted and number in (self.iterations or known):
                 rows = reader.log.read(number, streams=False, ids=self.matches or None)

@@ -73,7 +73,9 @@ def _fetch_config(name: str) -> Path:
     try:
         return Path(hf_hub_download(name, "config.json")).parent
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        raise WeightsError(f"{name!r} is no folder here, and the hub did not give it ({first_line(error)})") from error
+        raise WeightsError(
+            f"{name!r} is not a local folder, and the hub did not give it ({first_line(error)})"
+        ) from error
 
 
 def count_shape(settings: dict[str, Any], source: str) -> Shape:

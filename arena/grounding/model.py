@@ -38,7 +38,7 @@ class GroundingModel:
 
     def __init__(self, model: Any, loss: Loss, bf16: bool = False) -> None:
         """Raise ValueError if the model has no vision."""
-        self.vision = require_vision(model, "lessons have")
+        self.vision = require_vision(model, "lessons have images")
         self.model, self.loss, self._bf16 = model, loss, bf16
 
     @property

@@ -53,7 +53,7 @@ class ServedModel:
     policy: Policy
     positions: int
     """Maximum context of its model in tokens."""
-    longest_token: int
+    longest_token_length: int
     """Characters of the longest token. A text longer than `positions` times that cannot fit."""
     roles: Mapping[str, tuple[Role, TableSpec, str]]
     """Roles by name, each with a table and seat."""
@@ -241,7 +241,7 @@ class Service:
         if len(request.messages) > model.positions:
             raise _make_length_error(f"{len(request.messages)} in number", model.positions)
         length = sum(len(message.text) for message in request.messages)
-        if length > model.positions * model.longest_token:
+        if length > model.positions * model.longest_token_length:
             raise _make_length_error(f"{length} characters", model.positions)
         has_images = any(message.images for message in request.messages)
         if has_images and not (model.policy.frame.image and self.engine.capabilities.has_vision):

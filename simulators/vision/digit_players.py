@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from games.contracts import View
-from simulators.base import Answer
+from simulators.base import Script
 from simulators.vision.drawing import pick
 from simulators.vision.scenes import Scene, list_cells_of_colour
 
@@ -23,13 +23,13 @@ Choose = Callable[[Any, np.random.Generator], int]
 """Function that chooses the cell to look at in a match."""
 
 
-def make_looker(choose: Choose, look: Callable[[Any, int], str], fact: str) -> Callable[[Any, int], Answer]:
+def make_looker(choose: Choose, look: Callable[[Any, int], str], fact: str) -> Callable[[Any, int], Script]:
     """Return a factory of players that look at one chosen cell and say its digit.
 
     `look` returns the act that shows a cell. `fact` names the public fact that counts the looks.
     """
 
-    def make(game: ShowsScene, seed: int) -> Answer:
+    def make(game: ShowsScene, seed: int) -> Script:
         rng = np.random.default_rng([seed, 1])
         chosen = 0
 

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from games.contracts import View
-from simulators.base import Answer
+from simulators.base import Script
 from simulators.vision.clips import WINDOW, Clip
 from simulators.vision.drawing import pick
 from simulators.vision.frames_acts import format_clock
@@ -28,7 +28,7 @@ GUESS = "output answer: 7"
 QUARTERS = 4
 
 
-def _make_oracle(game: Match, seed: int) -> Answer:
+def _make_oracle(game: Match, seed: int) -> Script:
     """Return a player that looks up an asked time, shows the event, and answers."""
 
     def act(view: View) -> str:
@@ -42,7 +42,7 @@ def _make_oracle(game: Match, seed: int) -> Answer:
     return act
 
 
-def _make_finder(game: Match, seed: int) -> Answer:
+def _make_finder(game: Match, seed: int) -> Script:
     """Return a player that infers from shown frames when the lamp changes, in ever shorter intervals.
 
     If the question names a time, it plays as the oracle.
@@ -62,7 +62,7 @@ def _make_finder(game: Match, seed: int) -> Answer:
     return act
 
 
-def _make_uniform(game: Match, seed: int) -> Answer:
+def _make_uniform(game: Match, seed: int) -> Script:
     """Return a player that looks at 32 frames, evenly spread, and guesses if the event is not among them."""
 
     def act(view: View) -> str:
@@ -76,7 +76,7 @@ def _make_uniform(game: Match, seed: int) -> Answer:
     return act
 
 
-def _make_random(game: Match, seed: int) -> Answer:
+def _make_random(game: Match, seed: int) -> Script:
     """Return a player that chooses random frames, or none, before it says a random digit."""
     rng = np.random.default_rng([seed, 1])
 
@@ -89,7 +89,7 @@ def _make_random(game: Match, seed: int) -> Answer:
     return act
 
 
-def _make_hasty(game: Match, seed: int) -> Answer:
+def _make_hasty(game: Match, seed: int) -> Script:
     """Return a player that chooses frames once, in short forms, and says a digit that it sees, or a random one.
 
     In half of its matches it is careful. In the others it does not look up times, and chooses an interval next to the
@@ -115,7 +115,7 @@ def _make_hasty(game: Match, seed: int) -> Answer:
     return act
 
 
-PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
+PLAYERS: Mapping[str, Callable[[Match, int], Script]] = {
     "noop": lambda game, seed: lambda view: "",
     "random": _make_random,
     "oracle": _make_oracle,

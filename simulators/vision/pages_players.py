@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from games.contracts import View
-from simulators.base import Answer
+from simulators.base import Script
 from simulators.vision.boards import Board
 from simulators.vision.boxes import SCALE
 from simulators.vision.drawing import pick
@@ -29,13 +29,13 @@ def guess(values: Sequence[int]) -> str:
     return f"answer {values[len(values) // 2]}"
 
 
-def _make_reader(is_hasty: Callable[[np.random.Generator], bool]) -> Callable[[Match, int], Answer]:
+def _make_reader(is_hasty: Callable[[np.random.Generator], bool]) -> Callable[[Match, int], Script]:
     """Return a factory of players that search for the slide, look at the value of the label, and answer with it.
 
     Hasty players leave out the year, and may confuse the object with another one of its colour.
     """
 
-    def make(game: Match, seed: int) -> Answer:
+    def make(game: Match, seed: int) -> Script:
         rng = np.random.default_rng([seed, 2])
         hasty, seen_row = is_hasty(rng), 0
 
@@ -57,12 +57,12 @@ def _make_reader(is_hasty: Callable[[np.random.Generator], bool]) -> Callable[[M
     return make
 
 
-def _make_blind(game: Match, seed: int) -> Answer:
+def _make_blind(game: Match, seed: int) -> Script:
     """Return a player that only reads texts: it searches for the slide, and then guesses the number."""
     return lambda view: guess(game.deck.values) if view.public["found"] else f"search {view.public['question'][:199]}"
 
 
-def _make_random(game: Match, seed: int) -> Answer:
+def _make_random(game: Match, seed: int) -> Script:
     """Return a player that searches for a word of the question, looks anywhere, and answers with a random number."""
     rng = np.random.default_rng([seed, 1])
 
@@ -78,7 +78,7 @@ def _make_random(game: Match, seed: int) -> Answer:
     return act
 
 
-PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
+PLAYERS: Mapping[str, Callable[[Match, int], Script]] = {
     "noop": lambda game, seed: lambda view: "",
     "random": _make_random,
     "oracle": _make_reader(lambda rng: False),

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from games.contracts import View
-from simulators.base import Answer
+from simulators.base import Script
 from simulators.vision.reach_table import (
     BINS,
     CONTACT,
@@ -75,10 +75,10 @@ def _divide_rounded(value: int, divisor: int) -> int:
     return (2 * value + divisor) // (2 * divisor)
 
 
-def _make_doer(choose: Callable[[Match, int], int]) -> Callable[[Match, int], Answer]:
+def _make_doer(choose: Callable[[Match, int], int]) -> Callable[[Match, int], Script]:
     """Return a factory of players that do the task with the block that `choose` picks at the start."""
 
-    def make(game: Match, seed: int) -> Answer:
+    def make(game: Match, seed: int) -> Script:
         chosen = -1
 
         def act(view: View) -> str:
@@ -102,13 +102,13 @@ def _choose_unsure(game: Match, seed: int) -> int:
     return game.wanted if np.random.default_rng([seed, 1]).integers(2) else _find_nearest(game, seed, game.wanted)
 
 
-def _make_random(game: Match, seed: int) -> Answer:
+def _make_random(game: Match, seed: int) -> Script:
     """Return a player that writes random bins."""
     rng = np.random.default_rng([seed, 1])
     return lambda view: " ".join(map(str, rng.integers(game.bins, size=3).tolist()))
 
 
-def _make_blind(game: Match, seed: int) -> Answer:
+def _make_blind(game: Match, seed: int) -> Script:
     """Return a player that ignores pictures: it goes to a corner, then to the middle, and puts the hand down."""
     turns_to_corner, turns = SIDE * UNIT // ((BINS - STILL - 1) * STRIDE) + 1, 0
     middle = SIDE * UNIT // 2 // STRIDE
@@ -129,7 +129,7 @@ def format_act(act: Bins, bins: int) -> str:
     return " ".join(str(as_coarse(number, bins)) for number in act)
 
 
-PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
+PLAYERS: Mapping[str, Callable[[Match, int], Script]] = {
     "noop": lambda game, seed: lambda view: format_act((STILL, STILL, 0), game.bins),
     "random": _make_random,
     "oracle": _make_doer(lambda game, seed: game.wanted),

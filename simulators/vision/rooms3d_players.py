@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from games.contracts import View
-from simulators.base import Answer
+from simulators.base import Script
 from simulators.vision.drawing import pick
 from simulators.vision.house import House
 from simulators.vision.house_paths import LENGTHS, STOP, Act, Route, expert_route
@@ -27,10 +27,10 @@ Plan = Callable[[Match, np.random.Generator], Iterator[Act]]
 """Function that returns a player's acts from the start of a match."""
 
 
-def _make_planner(plan: Plan) -> Callable[[Match, int], Answer]:
+def _make_planner(plan: Plan) -> Callable[[Match, int], Script]:
     """Return a factory of players that follow a plan, three acts per turn."""
 
-    def make(game: Match, seed: int) -> Answer:
+    def make(game: Match, seed: int) -> Script:
         acts: Iterator[Act] | None = None
 
         def act(view: View) -> str:
@@ -56,7 +56,7 @@ def _plan_blind(game: Match, rng: np.random.Generator) -> Iterator[Act]:
     return iter([*[Act("go", LENGTHS[-1])] * 4, Act(STOP)])
 
 
-PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
+PLAYERS: Mapping[str, Callable[[Match, int], Script]] = {
     "noop": _make_planner(lambda game, rng: repeat(ACTS[3])),
     "random": _make_planner(lambda game, rng: (pick(rng, ACTS) for _ in repeat(None))),
     "oracle": _make_planner(lambda game, rng: iter(game.route.acts)),

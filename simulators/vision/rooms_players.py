@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from games.contracts import View
-from simulators.base import Answer
+from simulators.base import Script
 from simulators.vision.drawing import COLOURS, pick
 from simulators.vision.furniture import DEPTH, WIDTH, Places, Task
 from simulators.vision.layouts import write_letters
@@ -30,10 +30,10 @@ See = Callable[[Task, np.random.Generator], Sequence[str]]
 """Function that returns the walls' colours as a player sees them, in the order of `SIDES`."""
 
 
-def _make_furnisher(see: See) -> Callable[[Match, int], Answer]:
+def _make_furnisher(see: See) -> Callable[[Match, int], Script]:
     """Return a factory of players that solve the task for the wall colours that they see, and then say `done`."""
 
-    def make(game: Match, seed: int) -> Answer:
+    def make(game: Match, seed: int) -> Script:
         rng = np.random.default_rng([seed, 1])
 
         def act(view: View) -> str:
@@ -46,7 +46,7 @@ def _make_furnisher(see: See) -> Callable[[Match, int], Answer]:
     return make
 
 
-def _make_reviser(game: Match, seed: int) -> Answer:
+def _make_reviser(game: Match, seed: int) -> Script:
     """Return a player that reads the walls again each turn, as `weak` does, and writes layouts until one fits."""
     rng = np.random.default_rng([seed, 1])
 
@@ -83,7 +83,7 @@ def _guess_walls(task: Task, rng: np.random.Generator) -> Sequence[str]:
     return [others[0], named[0], others[1], named[1]]
 
 
-def _make_blind(game: Match, seed: int) -> Answer:
+def _make_blind(game: Match, seed: int) -> Script:
     """Return a player that ignores pictures: it solves the task for guessed walls, as if there were no pillar."""
     rng = np.random.default_rng([seed, 1])
     outside = (WIDTH, DEPTH)
@@ -95,7 +95,7 @@ def _make_blind(game: Match, seed: int) -> Answer:
     return act
 
 
-def _make_random(game: Match, seed: int) -> Answer:
+def _make_random(game: Match, seed: int) -> Script:
     """Return a player that places things anywhere in the room until it is done."""
     rng = np.random.default_rng([seed, 1])
 
@@ -111,7 +111,7 @@ def _make_random(game: Match, seed: int) -> Answer:
     return act
 
 
-PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
+PLAYERS: Mapping[str, Callable[[Match, int], Script]] = {
     "noop": lambda game, seed: lambda view: "",
     "random": _make_random,
     "oracle": _make_furnisher(lambda task, rng: task.walls),

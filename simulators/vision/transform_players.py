@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from games.contracts import View
-from simulators.base import Answer
+from simulators.base import Script
 from simulators.vision.damage import Damage
 from simulators.vision.digit_players import choose_by_colour, choose_target, make_looker
 from simulators.vision.drawing import pick
@@ -41,7 +41,7 @@ def write(game: Match, *words: str) -> str:
     return " ".join(words) if game.terse else spell_out(" ".join(words))
 
 
-def _make_in_steps(game: Match, seed: int) -> Answer:
+def _make_in_steps(game: Match, seed: int) -> Script:
     """Return a player that mends the picture, then crops a random cell of the wanted colour, and says its digit."""
     rng = np.random.default_rng([seed, 1])
     acts: list[str] = []
@@ -56,7 +56,7 @@ def _make_in_steps(game: Match, seed: int) -> Answer:
     return act
 
 
-def _make_random(game: Match, seed: int) -> Answer:
+def _make_random(game: Match, seed: int) -> Script:
     """Return a player that runs random code, or none, before it says a random digit."""
     rng = np.random.default_rng([seed, 1])
     codes = ["image.rotate(90)", "last.flip()", "image.brighten(4)", "last.crop(0, 0, 332, 332)"]
@@ -69,7 +69,7 @@ def _make_random(game: Match, seed: int) -> Answer:
     return act
 
 
-PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
+PLAYERS: Mapping[str, Callable[[Match, int], Script]] = {
     "noop": lambda game, seed: lambda view: "",
     "random": _make_random,
     "oracle": make_looker(choose_target, write_repair, "runs"),

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from games.contracts import View
-from simulators.base import Answer
+from simulators.base import Script
 from simulators.vision.boxes import SCALE
 from simulators.vision.digit_players import choose_by_colour, choose_target, make_looker
 from simulators.vision.drawing import DIGITS, pick
@@ -22,7 +22,7 @@ class Match(LookGame, Protocol):
     scene: Scene
 
 
-def _make_random(game: Match, seed: int) -> Answer:
+def _make_random(game: Match, seed: int) -> Script:
     """Return a player that picks a random legal act or, if none are listed, a random box or point."""
     rng = np.random.default_rng([seed, 1])
 
@@ -38,12 +38,12 @@ def _make_random(game: Match, seed: int) -> Answer:
     return act
 
 
-def _make_blind(game: Match, seed: int) -> Answer:
+def _make_blind(game: Match, seed: int) -> Script:
     """Return a player that ignores pictures: it always looks at the first cell and says the same digit."""
     return lambda view: "7" if view.public["looks"] else look_at(game, 0)
 
 
-def _make_colour_twice(game: Match, seed: int) -> Answer:
+def _make_colour_twice(game: Match, seed: int) -> Script:
     """Return a player that looks at one or two objects of the wanted colour, and says the digit of one of them."""
     rng = np.random.default_rng([seed, 1])
     cells: list[int] = []
@@ -58,7 +58,7 @@ def _make_colour_twice(game: Match, seed: int) -> Answer:
     return act
 
 
-PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
+PLAYERS: Mapping[str, Callable[[Match, int], Script]] = {
     "noop": lambda game, seed: lambda view: "",
     "random": _make_random,
     "oracle": make_looker(choose_target, look_at, "looks"),

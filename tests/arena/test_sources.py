@@ -19,7 +19,7 @@ from arena.errors import StoreError
 from arena.lab import Lab
 from arena.play.demonstrations import Demonstrations
 from arena.records import OWN, MatchRecord, MatchSource, RecordError, Trajectory, trained_trajectories
-from arena.store.arrow import match_table
+from arena.store.arrow import matches_to_table
 from arena.store.files import write_atomic
 from arena.store.matchlog import _to_parquet
 from arena.store.reader import RunReader, log_path
@@ -76,7 +76,7 @@ def test_a_log_with_tokens_that_the_model_does_not_have_is_refused(finished_run:
     log = copy_with_sources(finished_run, tmp_path / "log", ("policy",))
     rows = RunReader(log).log.read(1)
     rows[0]["streams"]["opener"][0]["ids"][3] = 99_999
-    write_atomic(log_path(log / "log", 1, "parquet"), _to_parquet(match_table(rows), 1000))
+    write_atomic(log_path(log / "log", 1, "parquet"), _to_parquet(matches_to_table(rows), 1000))
     settings = ("iterations=1", f"source.log={log}", "source.iterations=1", "learn.loss=likelihood")
     with pytest.raises(StoreError, match=rf"{rows[0]['id']}: opener has the token 99999, and the model of"):
         run_lab(tmp_path / "run", make_experiment(*settings, "learn.regularisers={}"))

@@ -24,7 +24,7 @@ from arena.play.settings import GameSpec
 from arena.play.texts import view_of
 from arena.records import Seating
 from games.abilities import Blocking, Pictures, Stoppable
-from games.contracts import ILLEGAL, MOST_TURNS, Game, MatchId
+from games.contracts import ILLEGAL, MAX_TURNS, Game, MatchId
 
 MOST_DEALS = 100
 """Maximum number of matches dealt to find one in which the learner has a turn."""
@@ -181,7 +181,7 @@ class Episode:
             seat = self.game.agent_selection
             if self.game.terminations[seat] or self.game.truncations[seat]:
                 self.game.step(None)
-            elif self.turns >= MOST_TURNS:
+            elif self.turns >= MAX_TURNS:
                 self.abandon()
                 return
             elif seat == self.seat:

@@ -93,7 +93,7 @@ def test_eval_and_export_use_no_older_weights_unasked(run: Path) -> None:
     flip_byte(newest / "policies" / "shared" / "model.safetensors")
     for command in (["eval", run, "--game", "negotiation"], ["export", run, "--to", run.parent / "out"]):
         line = get_refusal(*command)
-        assert line.startswith(f"checkpoint {newest} is torn") and "ask for an older one (0, 2)" in line
+        assert line.startswith(f"checkpoint {newest} is damaged") and "ask for an older one (0, 2)" in line
     result = arena("eval", f"{run}@2", "--game", "negotiation", "--matches", "2", "--json")
     assert result.code == 0 and json.loads(result.out)["contender"].endswith("@2")
 

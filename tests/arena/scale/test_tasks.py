@@ -21,7 +21,7 @@ from arena.records import MatchRecord, Seating
 from arena.scale import tasks
 from arena.scale.tasks import RayCalls
 from games.contracts import MatchId
-from games.slow import slowly
+from games.slow import offload
 from games.tic_tac_toe import TicTacToe
 
 pytest.importorskip("ray")
@@ -106,7 +106,7 @@ class SlowFirstStep(TicTacToe):
 
     def play_matches_with(self, seat: str, act: str) -> str:
         if not self.place.exists():
-            slowly(write_pid_and_sleep, self.place, self.stays)
+            offload(write_pid_and_sleep, self.place, self.stays)
         return super().play(seat, act)
 
 

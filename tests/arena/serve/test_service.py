@@ -43,7 +43,7 @@ class RunningService:
         self.engine = InProcessEngine()
         wait(self.engine.publish("served", 3, FolderWeights(folder)))
         policy = Policy.load("served", folder, folder, train=False)
-        model = ServedModel(policy, 256, policy.frame.longest_token, find_roles(RECIPE, "shared"))
+        model = ServedModel(policy, 256, policy.frame.longest_token_length, find_roles(RECIPE, "shared"))
         app = Service(self.engine, {"shared": model}, key)
         listening = socket.create_server(("127.0.0.1", 0))
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 14)  # so that little is enough to fill it
