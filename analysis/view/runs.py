@@ -79,7 +79,8 @@ def list_in_flight(index: Index) -> dict[str, Any]:
                 {"seat": truncate(seat, MAX_CELL_CHARACTERS), "policy": truncate(player.policy, MAX_CELL_CHARACTERS)}
                 for seat, player in match.head.seats.items()
             ],
-            "turns": len(match.turn_spans), "seat": match.seat, "said": match.last_speech, "started": match.head.started[:40],
+            "turns": len(match.turn_spans), "seat": match.seat, "said": match.last_speech,
+            "started": match.head.started[:40],
         }
         for id, match in [*in_flight.items()][:MAX_IN_FLIGHT]
     ]  # fmt: skip
