@@ -64,14 +64,14 @@ def run_batch(
     """
     from arena.evaluate.study.plan import EXPERIMENT, plan
     from arena.evaluate.study.runs import Runner
-    from arena.launch import check_alone
+    from arena.launch import check_single_process
     from arena.store.locks import lock_folder
 
     if redraw and not any((folder / file).exists() for file in (EXPERIMENT, record_name)):
         kind = record_name.removesuffix(".json")
         raise ConfigError(f"--redraw: there is no {kind} in {folder}: name its folder with --out")
     if not redraw:
-        check_alone()
+        check_single_process()
     planned = plan(experiment, folder, arms, seeds, _preflight_arms(arms, quiet), record_name)
     if redraw:
         return Runner(planned, jobs or count_cores())

@@ -192,10 +192,10 @@ def _print_alternatives(console: Console, needs: list[MemoryNeed]) -> None:
 
 
 def _format_largest(number: int) -> str:
-    """Return the largest setting that fits in memory as text: `none`, a number, or `LARGEST or more` if all fit."""
-    from arena.fits.plan import LARGEST
+    """Return the largest setting that fits in memory as text: `none`, a number, or `16,384 or more` if all fit."""
+    from arena.fits.plan import SEARCH_LIMIT
 
-    return f"{LARGEST:,} or more" if number >= LARGEST else f"{number:,}" if number else "none"
+    return f"{SEARCH_LIMIT:,} or more" if number >= SEARCH_LIMIT else f"{number:,}" if number else "none"
 
 
 def _judge_fit(requested: MemoryNeed, planner: MemoryPlanner) -> str:

@@ -14,7 +14,14 @@ from arena.config.sources import Layer, text_layer
 from arena.config.staging import EarlierStages, PlannedStage, add_stage_name, compose_stage, plan
 from arena.doctor import describe_environment
 from arena.errors import ConfigError, Interrupted, StoreError
-from arena.launch import check_alone, choose_fresh_folder, point_latest, resume_run, start_checked, with_command
+from arena.launch import (
+    add_command,
+    check_single_process,
+    choose_fresh_folder,
+    resume_run,
+    start_checked,
+    update_latest_link,
+)
 from arena.pipelines.checking import check_stage, fit_settings
 from arena.pipelines.reuse import FOLDER, SOURCES, copy_stages, find_reusable_stages
 from arena.play.watchers import StageWatcher, Watcher
@@ -34,7 +41,7 @@ async def start_pipeline(pipeline: Pipeline, out: Path | None, watcher: Watcher,
     Without `out` the folder is a new one in runs/. The link `latest` beside it is set to it. Leading stages that the
     pipeline at `reuse` ran with the same settings are copied instead of run. Raises ConfigError if a check fails.
     """
-    check_alone()
+    check_single_process()
     loading.reset()
     folder = out or choose_fresh_folder(pipeline.head.name)
     planned = plan(pipeline, folder, watcher.note)
@@ -47,12 +54,12 @@ async def start_pipeline(pipeline: Pipeline, out: Path | None, watcher: Watcher,
     environment = describe_environment()
     environment |= {SOURCES: own_files.hash_sources(experiments, data), FOLDER: str(running.folder)}
     copied, reason = find_reusable_stages(reuse, data, environment) if reuse else ([], "")
-    create_folder(folder, text, with_command(environment, data), empty_folder=STAGES)
+    create_folder(folder, text, add_command(environment, data), empty_folder=STAGES)
     own_files.trust_code(data)
     for experiment in experiments:
         own_files.trust_files(experiment)
         own_files.trust_servers(find_used_servers(experiment).values())
-    point_latest(folder)
+    update_latest_link(folder)
     with _explain_interrupts(folder), lock_folder(folder):
         if reuse:
             copy_stages(copied, reuse, running.folder)
@@ -69,7 +76,7 @@ async def resume_pipeline(path: Path, watcher: Watcher, layers: Sequence[Layer] 
     first unfinished stage only. Without `trusted`, code and servers of the folder are refused unless a run on this
     machine was started with them.
     """
-    check_alone()
+    check_single_process()
     loading.reset()
     if (folder := find_pipeline(path)) is None:
         raise StoreError(f"{path} is not a pipeline or a stage of one")
@@ -78,7 +85,7 @@ async def resume_pipeline(path: Path, watcher: Watcher, layers: Sequence[Layer] 
         environment = FolderReader(folder).environment()
         running = _PipelineRun(folder, data, watcher, trusted)
         running.check_overrides(path.resolve(), layers)
-        write_environment(folder, with_command(environment, data))
+        write_environment(folder, add_command(environment, data))
         await running.run(layers)
     return folder
 
@@ -174,7 +181,7 @@ class _PipelineRun:
         """Write the `environment.json` of a stage with a loop of its own, or add this command to it."""
         has_begun = (run_folder / CONFIG).exists()
         environment = FolderReader(run_folder).environment() if has_begun else describe_environment()
-        write_environment(run_folder, with_command(environment, {spec.kind: spec.data()}))
+        write_environment(run_folder, add_command(environment, {spec.kind: spec.data()}))
 
     def _announce(self, planned: PlannedStage, composed: Any) -> None:
         spec = planned.spec

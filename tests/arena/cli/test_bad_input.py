@@ -317,7 +317,7 @@ def test_file_in_place_of_the_tensorboard_folder(tmp_path: Path, uninterrupted_r
     shutil.rmtree(run / "tensorboard")
     (run / "tensorboard").touch()
     result = arena("resume", run)
-    assert result.code == 2 and "tensorboard is no folder" in result.err and "Traceback" not in result.err
+    assert result.code == 2 and "tensorboard is not a folder" in result.err and "Traceback" not in result.err
 
 
 @pytest.mark.parametrize(

@@ -203,7 +203,7 @@ def test_python_functions_refuse_pipelines(tmp_path: Path) -> None:
     (tmp_path / "run" / "stages" / "01-first").mkdir(parents=True)
     (tmp_path / "run" / "config.yaml").write_text("stages: []")
     for folder in (tmp_path / "run", tmp_path / "run" / "stages" / "01-first"):
-        with pytest.raises(ConfigError, match=r"use the command arena resume .*run$"):
+        with pytest.raises(ConfigError, match=r"use arena resume .*run$"):
             resume(folder)
 
 

@@ -161,5 +161,7 @@ def test_hanging_task_hits_the_turn_limit_and_is_ended(ray_calls: RayCalls, tmp_
 
 
 def test_cluster_without_capacity_for_a_task_gives_one_line(ray_calls: RayCalls) -> None:
-    with pytest.raises(ConfigError, match=r"^scale.tasks: the cluster began no task of 64 CPUs in 1 s: lower"):
+    with pytest.raises(
+        ConfigError, match=r"^scale.tasks: the cluster did not start a task of 64 CPUs within 1 s: lower"
+    ):
         RayCalls({"num_cpus": 64}).check(1.0)
