@@ -1,4 +1,4 @@
-"""Players that look at one cell of a scene and say its digit, for the worlds that show scenes."""
+"""Scripted players that look at one cell of a scene and say its digit, for the games `zoom` and `transform`."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class ShowsScene(Protocol):
 
 
 Choose = Callable[[Any, np.random.Generator], int]
-"""Choice of a cell to look at, in a match."""
+"""Function that chooses the cell to look at in a match."""
 
 
 def make_looker(choose: Choose, look: Callable[[Any, int], str], fact: str) -> Callable[[Any, int], Script]:
     """Return a factory of players that look at one chosen cell and say its digit.
 
-    `look` returns the act that shows a cell. The public `fact` counts the looks.
+    `look` returns the act that shows a cell. `fact` names the public fact that counts the looks.
     """
 
     def make(game: ShowsScene, seed: int) -> Script:
@@ -51,5 +51,5 @@ def choose_target(game: ShowsScene, rng: np.random.Generator) -> int:
 
 
 def choose_by_colour(game: ShowsScene, rng: np.random.Generator) -> int:
-    """Return a random cell with the wanted colour."""
+    """Return a random cell among those whose objects have the wanted colour."""
     return pick(rng, list_cells_of_colour(game.scene))

@@ -1,4 +1,4 @@
-"""Reference players of `pages`."""
+"""Scripted players of the game `pages`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from simulators.vision.slides import Deck, Question, Slide
 
 
 class Match(Protocol):
-    """Protocol of the parts of a match of `pages` that its players read."""
+    """Attributes of a `pages` match that its players read."""
 
     deck: Deck
     question: Question
@@ -41,13 +41,13 @@ def _make_reader(is_hasty: Callable[[np.random.Generator], bool]) -> Callable[[M
 
         def act(view: View) -> str:
             nonlocal seen_row
-            asked = game.question
+            question = game.question
             if not game.found:
-                words = (asked.slide.firm, asked.slide.topic, "" if hasty else str(asked.slide.year))
+                words = (question.slide.firm, question.slide.topic, "" if hasty else str(question.slide.year))
                 return f"search {' '.join(filter(None, words))}"
             slide = game.found[-1]
             if not game.looks:
-                row = slide.labels.index(asked.label)
+                row = slide.labels.index(question.label)
                 seen_row = pick(rng, slide.rivals(row)) if hasty else row
                 return slide.write_zoom(seen_row)
             return f"answer {slide.values[seen_row]}"
@@ -86,5 +86,5 @@ PLAYERS: Mapping[str, Callable[[Match, int], Script]] = {
     "hasty": _make_reader(lambda rng: True),
     "moody": _make_reader(lambda rng: bool(rng.integers(2))),
 }
-"""`hasty` is a flawed demonstrator that looks at the first slide of a firm and topic: right half of the time in print.
-`moody` is hasty in half of its matches, and the oracle in the others."""
+"""`hasty` is a flawed demonstrator that looks at the first slide of a firm and topic; with printed slides it is right
+half of the time. `moody` is hasty in half of its matches, and the oracle in the others."""

@@ -1,4 +1,4 @@
-"""Reference players of `rooms3d`."""
+"""Scripted players of the game `rooms3d`."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from simulators.vision.rooms3d_acts import ACTS, MAX_ACTS, format_acts
 
 
 class Match(Protocol):
-    """Protocol of the attributes of a `rooms3d` match that its players read."""
+    """Attributes of a `rooms3d` match that its players read."""
 
     house: House
     route: Route
 
 
 Plan = Callable[[Match, np.random.Generator], Iterator[Act]]
-"""Function from a match and a random generator to the player's acts, from the start of the match."""
+"""Function that returns a player's acts from the start of a match."""
 
 
 def _make_planner(plan: Plan) -> Callable[[Match, int], Script]:

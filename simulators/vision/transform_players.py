@@ -1,4 +1,4 @@
-"""Reference players of `transform`."""
+"""Scripted players of the game `transform`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from simulators.vision.scenes import NAMES, Scene
 
 
 class Match(Protocol):
-    """Part of a match of `transform` that its players read."""
+    """Attributes of a `transform` match that its players read."""
 
     scene: Scene
     damage: Damage
@@ -25,19 +25,19 @@ class Match(Protocol):
 
 
 def write_repair(game: Match, cell: int) -> str:
-    """Return code that makes the picture upright and bright, and crops a cell."""
+    """Return code that repairs the picture and crops a cell."""
     code = write(game, *list_repairs(game.damage), f"crop {NAMES[cell]}")
     return code.replace("last", "image")
 
 
 def list_repairs(damage: Damage) -> list[str]:
-    """Return the operations that undo a damage, in the words of `spell_out`."""
+    """Return the operations that undo the damage, in the words of `spell_out`."""
     turns = [f"rotate {4 - damage.turned // 90}"] if damage.turned else []
     return turns + damage.flipped * ["flip"] + damage.dimmed * ["bright"]
 
 
 def write(game: Match, *words: str) -> str:
-    """Return operations as the game reads them: as words, or as code on the newest result."""
+    """Return operations in the game's format: as words if it is terse, else as code on the newest result."""
     return " ".join(words) if game.terse else spell_out(" ".join(words))
 
 
