@@ -52,8 +52,8 @@ class LowRank(torch.nn.Module):
 def create_adapter(base: Any, spec: AdapterSpec, seed: int) -> Any:
     """Return a model that shares the base's parameters and has a new adapter; `base` is left unchanged.
 
-    A is drawn with `seed` and B is 0, so the outputs are those of the base at first (Hu et al., §4.1). Raises
-    WeightsError if the base has no linear layers, or if a name in `spec.targets` matches none.
+    A is drawn with `seed` and B is 0, so the model starts with the base's outputs (Hu et al., §4.1). Raises
+    WeightsError if the base has no linear layers or a name in `spec.targets` matches none.
     """
     generator = torch.Generator().manual_seed(seed)
     model = copy_sharing_parameters(base)
@@ -123,17 +123,17 @@ def low_rank_layers(model: Any) -> Iterator[tuple[str, LowRank]]:
 
 
 def save_merged(folder: Path, to: Path) -> None:
-    """Merge an adapter into its base, W + scale · B A in float32, and save the full model and tokenizer to `to`.
+    """Merge an adapter into its base (W + scale · B A) and save the float32 model and the tokenizer to the folder `to`.
 
     Raises WeightsError if `folder` is not an adapter's or cannot be loaded.
     """
     if not is_adapter(folder):
-        raise WeightsError(f"{folder} is a whole model: there is nothing to merge")
+        raise WeightsError(f"{folder} is a full model, not an adapter: there is nothing to merge")
     base = resolve_base(folder)
     model = load_model(base)
     with torch.no_grad():
         for _, layer in low_rank_layers(load_adapter(model, folder)):
-            weight: Any = layer.base.weight  # the model's own
+            weight: Any = layer.base.weight  # shared with `model`, which is saved
             weight += layer.scale * (layer.b @ layer.a)
     with silence_transformers():
         model.save_pretrained(to)
@@ -147,7 +147,7 @@ def copy_sharing_parameters(base: Any) -> Any:
         *base.buffers(),
         *(layer for layer in base.modules() if isinstance(layer, Bf16Linear)),
     ]
-    return copy.deepcopy(base, {id(one): one for one in shared})
+    return copy.deepcopy(base, {id(item): item for item in shared})
 
 
 def _replace_layer(model: Any, name: str, a: torch.Tensor, b: torch.Tensor, scale: float) -> None:
@@ -163,9 +163,10 @@ def _linear_layers(base: Any) -> Iterator[tuple[str, Any]]:
     excluded because they run once per image, for all policies in a batch.
     """
     head = base.get_output_embeddings()
-    own = set(text_body(base).modules())
+    text_modules = set(text_body(base).modules())
     for name, layer in base.named_modules():
-        if layer in own and layer is not head and (type(layer) is torch.nn.Linear or isinstance(layer, Bf16Linear)):
+        is_linear = type(layer) is torch.nn.Linear or isinstance(layer, Bf16Linear)
+        if layer in text_modules and layer is not head and is_linear:
             yield name, layer
 
 
@@ -180,8 +181,10 @@ def _find_targets(base: Any, targets: list[str] | None) -> list[tuple[str, Any]]
         raise WeightsError(f"a {type(base).__name__} has no linear layers that an adapter could change: remove adapter")
     for target in targets or ():
         if target not in known:
-            has = ", ".join(sorted(known))
-            raise WeightsError(f"adapter.targets: no linear layer is called {target!r}{nearest(target, known)} ({has})")
+            names = ", ".join(sorted(known))
+            raise WeightsError(
+                f"adapter.targets: no linear layer is called {target!r}{nearest(target, known)} ({names})"
+            )
     return [(name, layer) for name, layer in layers if not targets or name.rpartition(".")[2] in targets]
 
 
@@ -199,12 +202,14 @@ def load_matrices(saved: AdapterFolder, base: Any) -> dict[str, tuple[torch.Tens
         open_plain(file).close()  # reading a pipe would block
         tensors = load_file(file)
     except (SafetensorError, OSError) as error:
-        raise WeightsError(f"{file} is torn or no safetensors file ({first_line(error)}): fetch it again") from error
+        raise WeightsError(
+            f"{file} is damaged or not a safetensors file ({first_line(error)}): fetch it again"
+        ) from error
     found: dict[str, dict[str, torch.Tensor]] = {}
     for name, tensor in tensors.items():
         match = TENSOR_NAME.fullmatch(name)
         if match is None or match["layer"] not in layers:
-            raise WeightsError(f"{file} changes {name[:120]!r}, which its base {saved.base} lacks: name another base")
+            raise WeightsError(f"{file} adapts {name[:120]!r}, which its base {saved.base} lacks: name another base")
         found.setdefault(match["layer"], {})[match["side"]] = tensor.float()
     if not found:
         raise WeightsError(f"{file} holds no matrices: fetch it again")

@@ -69,15 +69,15 @@ def read_adapter(folder: Path) -> AdapterFolder:
     if not isinstance(base, str) or not base:
         raise WeightsError(f"{folder}/{CONFIG} names no base_model_name_or_path: say which model it was trained on")
     if not isinstance(rank, int) or isinstance(rank, bool) or not 1 <= rank <= MAX_RANK:
-        raise WeightsError(f"{folder}/{CONFIG}: r is {_short(rank)}, no rank between 1 and {MAX_RANK}")
+        raise WeightsError(f"{folder}/{CONFIG}: r is {_short(rank)}, not an integer from 1 to {MAX_RANK}")
     if not isinstance(alpha, int | float) or isinstance(alpha, bool) or not 0 < alpha <= 1e6:
-        raise WeightsError(f"{folder}/{CONFIG}: lora_alpha is {_short(alpha)}, no number above 0")
+        raise WeightsError(f"{folder}/{CONFIG}: lora_alpha is {_short(alpha)}, not a number above 0")
     for key, value in config.items():
         if key in _UNSUPPORTED and value not in _UNSUPPORTED[key]:
             raise WeightsError(f"{folder}/{CONFIG}: {key}: {_short(value)} is not supported: merge it in peft instead")
-    start = config.get("init_lora_weights", True)
-    if isinstance(start, str) and start.startswith(_BASE_CHANGING):
-        raise WeightsError(f"{folder}/{CONFIG}: {start} changed the base model, too: merge it in peft instead")
+    initialisation = config.get("init_lora_weights", True)
+    if isinstance(initialisation, str) and initialisation.startswith(_BASE_CHANGING):
+        raise WeightsError(f"{folder}/{CONFIG}: {initialisation} changed the base model, too: merge it in peft instead")
     try:
         has_weights = (folder / TENSORS).stat().st_size > 0
     except OSError as error:
@@ -105,6 +105,7 @@ _UNSUPPORTED: dict[str, tuple[Any, ...]] = {
 }
 """Settings of peft that change an adapter's computation, with their neutral values."""
 _BASE_CHANGING = ("pissa", "olora", "corda", "loftq", "eva_", "lora_ga")
+"""Prefixes of peft's initialisations that also change the base's weights."""
 
 
 def format_config(base: str, rank: int, scale: float, layers: list[str]) -> str:
@@ -125,7 +126,7 @@ def format_config(base: str, rank: int, scale: float, layers: list[str]) -> str:
 
 
 TENSOR_NAME = re.compile(r"base_model\.model\.(?P<layer>.{1,512})\.lora_(?P<side>[AB])\.weight")
-"""Pattern of peft's names for matrices."""
+"""Pattern of peft's tensor names: the layer's name, and A or B."""
 
 
 def _short(value: Any) -> str:

@@ -16,10 +16,10 @@ from transformers.masking_utils import sdpa_mask
 NAME = "arena"
 """Name of this attention in transformers, for `attn_implementation`."""
 MAX_SCORES = 1 << 23
-"""Maximum attention scores at once, about one row of a thousand tokens. Longer rows use torch's kernel, which is as
-fast there and needs less memory; larger batches are split."""
+"""Maximum attention scores computed at once, about one row of a thousand tokens. Longer rows use torch's kernel, which
+is as fast there and needs less memory; larger batches are split."""
 _NEUTRAL_ARGUMENTS = {"dropout", "scaling", "position_ids", "use_cache", "is_causal", "logits_to_keep"}
-"""Arguments that do not ask for another kind of attention."""
+"""Arguments of ordinary softmax attention. Calls with any other argument use torch's kernel."""
 
 
 def attend(
@@ -42,17 +42,17 @@ def attend(
     if attention_mask is None and queries > 1:
         attention_mask = torch.ones((1, 1, queries, keys), dtype=torch.bool).tril()
     bias = None
-    if attention_mask is not None:  # the least number instead of -inf: a row of padding that sees nothing is no NaN
+    if attention_mask is not None:  # the lowest finite number: -inf would make rows of padding NaN
         bias = torch.zeros(attention_mask.shape, dtype=torch.bfloat16)
         bias.masked_fill_(~attention_mask, torch.finfo(torch.bfloat16).min)
     scale = settings.get("scaling") or query.shape[-1] ** -0.5
-    query, key, value = (one.to(torch.bfloat16) for one in (query, key, value))
+    query, key, value = (tensor.to(torch.bfloat16) for tensor in (query, key, value))
     step = MAX_SCORES // _count_row_scores(query, key)
     parts: list[torch.Tensor] = []
     with torch.autocast("cpu", enabled=False):
         for rows in (slice(at, at + step) for at in range(0, len(query), step)):
-            own = bias[rows] if bias is not None and len(bias) == len(query) else bias  # or one for all rows
-            parts.append(_Attention.apply(query[rows], key[rows], value[rows], own, scale))  # type: ignore[no-untyped-call]
+            row_bias = bias[rows] if bias is not None and len(bias) == len(query) else bias  # or one for all rows
+            parts.append(_Attention.apply(query[rows], key[rows], value[rows], row_bias, scale))  # type: ignore[no-untyped-call]
     output = torch.cat(parts) if len(parts) > 1 else parts[0]
     return output.transpose(1, 2), None
 
@@ -77,7 +77,7 @@ AttentionMaskInterface.register(NAME, sdpa_mask)
 
 
 class _Attention(torch.autograd.Function):
-    """Autograd function for softmax(scale q k^T + bias) v; heads that share a key are rows of one product.
+    """Autograd function for softmax(scale q k^T + bias) v. Queries of heads that share a key are multiplied at once.
 
     With p the probabilities, recomputed in the backward pass, and g the output's gradient: dv = p^T g, ds = p (g v^T -
     sum of p g v^T), dq = scale ds k, dk = scale ds^T q (Dao et al. 2022, "FlashAttention", appendix B).

@@ -14,13 +14,14 @@ def convert_to_bf16(model: Any, packed: bool = True, may_move: bool = False) -> 
     """Return a copy of the model for inference that computes in bfloat16 as the model would under autocast.
 
     Linear layers become bfloat16 copies; all other parameters are shared. `packed` layers are fastest with few rows,
-    but gradients flow through the copy, to adapters on it, only without `packed`. A model that ZeRO-3 has partitioned
-    is returned unchanged. `may_move` allows moving the model's own matrices if they are already bfloat16.
+    but block gradients, which adapters on the copy need. A model that ZeRO-3 has partitioned is returned unchanged.
+    With `may_move`, bfloat16 matrices of the model itself are moved to the stacked storage of sibling layers, which
+    saves a second copy of them.
     """
     if any(hasattr(parameter, "ds_id") for parameter in model.parameters()):
         return model
     shared = [*model.parameters(), *(module for module in model.modules() if isinstance(module, Bf16Linear))]
-    copied = copy.deepcopy(model, {id(one): one for one in shared})
+    copied = copy.deepcopy(model, {id(item): item for item in shared})
     sources: dict[torch.nn.Module, torch.nn.Linear] = {}
     if packed:
         _join_siblings(copied)
@@ -52,14 +53,14 @@ def convert_linears(model: Any) -> Any:
 
 
 def refresh_copy(copied: Any, model: Any) -> None:
-    """Update a model's bfloat16 copy, made by `convert_to_bf16`, with the model's present weights."""
+    """Update a model's bfloat16 copy, made by `convert_to_bf16`, with the model's current weights."""
     for name, layer in copied.named_modules():
         if isinstance(layer, Bf16Linear) and (source := model.get_submodule(name)) is not layer:
             layer.copy_weights(source)
 
 
 class Bf16Linear(torch.nn.Module):
-    """Linear layer with bfloat16 copies of another layer's weights. `stack` is its group of joint layers, if any."""
+    """Linear layer with bfloat16 copies of another layer's weights. `stack` is its group of stacked layers, if any."""
 
     def __init__(self, layer: torch.nn.Linear | Bf16Linear) -> None:
         super().__init__()
@@ -69,7 +70,7 @@ class Bf16Linear(torch.nn.Module):
         self.stack: StackedLinears | None = None
 
     def copy_weights(self, layer: torch.nn.Linear | Bf16Linear) -> None:
-        """Copy the layer's present weights in place, because recorded CUDA graphs read them at the same addresses."""
+        """Copy the layer's current weights in place, because recorded CUDA graphs read them at the same addresses."""
         self.weight.copy_(layer.weight.detach())
         if self.bias is not None and layer.bias is not None:
             self.bias.copy_(layer.bias.detach())
@@ -80,7 +81,7 @@ class Bf16Linear(torch.nn.Module):
 
 
 class StackedLinears:
-    """Linear layers with the same inputs, whose matrices are views of one stacked matrix. Call it for all outputs."""
+    """Linear layers with the same inputs, whose matrices are views of one stacked matrix. Call it to run all layers."""
 
     def __init__(self, layers: Sequence[Bf16Linear]) -> None:
         """Stack the layers' weights and replace them by views."""
@@ -103,7 +104,7 @@ class _PackedLinear(Bf16Linear):
         self.weight = _pack_weight(self.weight)
 
     def copy_weights(self, layer: torch.nn.Linear | Bf16Linear) -> None:
-        """Replace the weights by packed copies of the layer's present ones."""
+        """Replace the weights by packed copies of the layer's current ones."""
         self.weight = _pack_weight(layer.weight.detach().bfloat16())
         self.bias = None if layer.bias is None else layer.bias.detach().bfloat16()
 
@@ -113,9 +114,9 @@ class _PackedLinear(Bf16Linear):
 
 
 class JoinedLinears:
-    """Packed layers with the same inputs as one matrix: with few rows, the cost of a product is mostly its call.
+    """Packed layers with the same inputs, multiplied as one matrix, because with few rows each call has a fixed cost.
 
-    Call it for all outputs at once; its layers (`parts`) call `compute_part`.
+    Call it to run all layers; its layers (`parts`) call `compute_part`.
     """
 
     def __init__(self, layers: Sequence[torch.nn.Linear | Bf16Linear]) -> None:
@@ -127,11 +128,11 @@ class JoinedLinears:
         self.parts = tuple(_JoinedPart(self, i, layer) for i, layer in enumerate(layers))
 
     def copy_weights(self, i: int, layer: torch.nn.Linear | Bf16Linear) -> None:
-        """Store the present weights of layer i; once all layers have stored theirs, the joint matrix is rebuilt."""
+        """Store the current weights of layer i; once all layers have stored theirs, the joint matrix is rebuilt."""
         self._pending[i] = Bf16Linear(layer)
         if len(self._pending) == len(self._outs):
-            taken = [self._pending.pop(i) for i in range(len(self._outs))]
-            weight, self._bias = _concatenate(taken)
+            layers = [self._pending.pop(i) for i in range(len(self._outs))]
+            weight, self._bias = _concatenate(layers)
             self._weight = _pack_weight(weight)
 
     def __call__(self, inputs: torch.Tensor) -> torch.Tensor:
@@ -160,7 +161,7 @@ class _JoinedPart(Bf16Linear):
         self.copy_weights(layer)
 
     def copy_weights(self, layer: torch.nn.Linear | Bf16Linear) -> None:
-        """Pass the layer's present weights to the joint matrix, which is rebuilt once all its layers did so."""
+        """Pass the layer's current weights to the joint matrix, which is rebuilt once it has those of all layers."""
         self.joined.copy_weights(self.i, layer)
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
@@ -187,8 +188,8 @@ def _join_siblings(model: Any) -> None:
     for module in [*model.modules()]:
         for names in _SIBLINGS:
             layers: list[Any] = [getattr(module, name, None) for name in names]
-            fit = all(type(layer) in (torch.nn.Linear, Bf16Linear) and _can_pack(layer) for layer in layers)
-            if fit and len({layer.weight.shape[1] for layer in layers}) == 1:
+            can_join = all(type(layer) in (torch.nn.Linear, Bf16Linear) and _can_pack(layer) for layer in layers)
+            if can_join and len({layer.weight.shape[1] for layer in layers}) == 1:
                 for name, part in zip(names, JoinedLinears(layers).parts, strict=True):
                     setattr(module, name, part)
 
@@ -204,8 +205,8 @@ def _stack_siblings(model: Any, sources: dict[torch.nn.Module, torch.nn.Linear])
             if all(layer in sources for layer in layers) and len({layer.weight.shape[1] for layer in layers}) == 1:
                 shared = [layer.weight.data_ptr() == sources[layer].weight.data_ptr() for layer in layers]
                 StackedLinears(layers)
-                for layer in (layer for layer, one in zip(layers, shared, strict=True) if one):
-                    sources[layer].weight.data = layer.weight  # or what was there would be held beside it
+                for layer in (layer for layer, is_shared in zip(layers, shared, strict=True) if is_shared):
+                    sources[layer].weight.data = layer.weight  # frees the unstacked matrix
 
 
 _SIBLINGS = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))

@@ -8,10 +8,10 @@ ROOT, OWN, MEMINFO = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup"), Path("/p
 
 
 def measure_free_memory() -> int:
-    """Return the bytes that this process can still allocate within machine and control groups; 0 if unknown."""
-    left = [max(0, limit - used) for limit, used in find_memory_limits()]
+    """Return how many bytes this process can still allocate on this machine, in its control groups; 0 if unknown."""
+    free = [max(0, limit - used) for limit, used in find_memory_limits()]
     machine = read_meminfo("MemAvailable")
-    return min([machine, *left] if machine else left, default=0)
+    return min([machine, *free] if machine else free, default=0)
 
 
 def read_meminfo(name: str) -> int:
@@ -49,7 +49,7 @@ def _read_quota(folder: Path, version: int) -> float | None:
     if version == 1:
         quota, period = (
             _read_number(folder / f"cpu.cfs_{name}_us") for name in ("quota", "period")
-        )  # quota -1 is none
+        )  # a quota of -1 means no limit
     else:
         words = _read_text(folder / "cpu.max").split()
         quota, period = map(_parse_integer, words) if len(words) == 2 else (None, None)
@@ -66,7 +66,7 @@ def _find_groups(controller: str) -> Iterator[tuple[Path, int]]:
             continue
         root = ROOT / controller if controllers else ROOT
         inner = root / path.strip("/")
-        # in a container its own group is mounted at the root, and the path is that of the host
+        # in a container its own group is mounted at the root, but the path is the host's: try both
         for folder in dict.fromkeys([inner, *(p for p in inner.parents if p.is_relative_to(root)), root]):
             yield folder, 1 if controllers else 2
 
@@ -76,7 +76,7 @@ def _read_number(file: Path) -> int | None:
 
 
 def _parse_integer(text: str) -> int | None:
-    """Return the text as an integer; None if it is not one, such as `max`."""
+    """Return the text as an integer; None for any other text, such as `max`."""
     try:
         return int(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The chat frame: the only owner of tokenisation.
+"""The chat frame: converts conversations to token ids. No other module does.
 
 A conversation alternates frame and content. The frame (who speaks, where a turn ends) is extracted once from the
 tokenizer's chat template and is the only source of control ids. All content is encoded by a copy of the tokenizer
@@ -25,7 +25,7 @@ from agents.chat_images import (
     prepend_text,
     strip_content,
 )
-from agents.chat_parts import ACKNOWLEDGED, LATER, LATER_UNLED, MARKED, UNLED, derive_parts, rewrites_thoughts
+from agents.chat_parts import ACKNOWLEDGED, LATER, LATER_NO_SYSTEM, MARKED, NO_SYSTEM, derive_parts, rewrites_thoughts
 from agents.content_tokenizer import build_tokenizer, find_blank_tokens, strip_blueprint
 from agents.errors import ChatError
 from agents.tool_formats import FORMATS, Reading, ToolCall, ToolResult, read_calls, write_calls
@@ -61,7 +61,7 @@ class ChatFrame:
         self._tokenizer = tokenizer
         rendered, parts = derive_parts(tokenizer, has_images=image is not None)
         self.parts = parts
-        self.prints_time = not (rendered.is_same(MARKED, LATER) and rendered.is_same(UNLED, LATER_UNLED))
+        self.prints_time = not (rendered.is_same(MARKED, LATER) and rendered.is_same(NO_SYSTEM, LATER_NO_SYSTEM))
         """Whether the template prints the time, which is fixed to `agents.chat_template.CLOCK`."""
         self.rewrites_thoughts = rewrites_thoughts(parts, rendered)
         """Whether the template changes or drops thoughts in earlier replies, which the frame never does."""
@@ -101,19 +101,19 @@ class ChatFrame:
     def _image_markup(self) -> ImageMarkup:
         """Texts that the template puts around an image. Raises ChatError if the model has no vision."""
         if self.image is None:
-            raise ChatError("a content has images, and the model has no vision")
+            raise ChatError("the conversation has images, but the model has no vision")
         return derive_markup(self._tokenizer, self.parts, self.image)
 
     @cached_property
-    def longest_token(self) -> int:
+    def longest_token_length(self) -> int:
         """Number of characters of the vocabulary's longest token."""
         return max(map(len, self._plain.get_vocab()))
 
-    def find_tokens_with(self, letters: str) -> frozenset[int]:
-        """Return the ids of all tokens whose text contains at least one of these letters, without control ids."""
+    def find_tokens_with(self, characters: str) -> frozenset[int]:
+        """Return the ids of all tokens whose text contains any of these characters, without control ids."""
         ids = range(self._plain.get_vocab_size())
         texts = self._plain.decode_batch([[token] for token in ids], skip_special_tokens=False)
-        wanted = set(letters)
+        wanted = set(characters)
         found = (token for token, text in zip(ids, texts, strict=True) if not wanted.isdisjoint(text))
         return frozenset(found) - self.control_ids
 
@@ -146,10 +146,10 @@ class ChatFrame:
     ) -> list[int]:
         """Return the ids that open a conversation: the system text and the (observation, reply) examples as turns.
 
-        Definitions of `tools` stand where the template puts them. If that is the first user turn, it is the first
-        example's or, without examples, a turn of its own. With `asks` and no examples this turn stays open: continue
-        with `ask(text, opened=True)` if `opens_turn(tools, system)`. Raises ChatError if definitions contain control
-        tokens.
+        The template determines the place of the definitions of `tools`. If it puts them in the first user turn, that
+        is the first example's turn or, without examples, a turn of its own, answered with `ACKNOWLEDGED`. `keep_open`
+        leaves the latter open instead: continue with `ask(text, opened=True)` if `opens_turn(tools, system)`. Raises
+        ChatError if definitions contain control tokens.
         """
         parts, user = self.parts, self._user
         if tools and self.tools:
@@ -165,7 +165,7 @@ class ChatFrame:
         return ids + self._encode_exchanges(user, examples)
 
     def opens_turn(self, tools: Sequence[Definition], system: str) -> bool:
-        """Return True if definitions or the system text stand in the first user turn, before its text."""
+        """Return True if tool definitions or the system text are part of the first user turn, before its text."""
         return bool(tools and self.tools) and not self._render_definitions(tools, system)[1].endswith(
             self.parts.user_head
         )
@@ -173,7 +173,7 @@ class ChatFrame:
     def ask(self, content: Content, opened: bool = False) -> list[int]:
         """Return the ids of a user turn with this content, followed by the head of the assistant's reply.
 
-        `opened` is True if the turn's head is already there. Images need a model with vision (`image`).
+        `opened` is True if `open` has already begun this turn. Images need a model with vision (`image`).
         """
         begins_with_image = bool(content) and isinstance(content[0], Image)
         user = self._encode_head(self._image_markup.user_head) if begins_with_image else self._user
@@ -262,15 +262,15 @@ class ChatFrame:
         marks of tool calls, special or not.
         """
         tags = self.tags | self._call_marks if marks else self.tags
-        kept = (token for token in ids if token in tags or token not in self.control_ids)
+        visible = (token for token in ids if token in tags or token not in self.control_ids)
         pieces = (
             [tags[token] for token in run] if tagged else [self._plain.decode([*run], skip_special_tokens=False)]
-            for tagged, run in groupby(kept, tags.__contains__)
+            for tagged, run in groupby(visible, tags.__contains__)
         )
         return "".join(text for piece in pieces for text in piece)
 
-    def knows(self, ids: Iterable[int]) -> bool:
-        """Return True if all ids exist in the vocabulary, including control ids. An edited log may contain others."""
+    def has_ids(self, ids: Iterable[int]) -> bool:
+        """Return True if all ids are in the vocabulary, including control ids. An edited log may contain others."""
         return all(token >= 0 and self._framing.id_to_token(token) is not None for token in ids)
 
     @cached_property
@@ -283,14 +283,14 @@ class ChatFrame:
         self, system: str, examples: Sequence[tuple[str, str]], tools: Sequence[Definition], keep_open: bool
     ) -> list[int]:
         before, between = self._render_definitions(tools, system)
-        inside = not between.endswith(self.parts.user_head)
-        first = self._encode_head(between) if inside else self._user
+        in_user_turn = not between.endswith(self.parts.user_head)
+        first = self._encode_head(between) if in_user_turn else self._user
         ids = self._encode_after(self._encode_head(before), system)
-        if not inside:
+        if not in_user_turn:
             ids += self._encode_frame(between.removesuffix(self.parts.user_head))
         elif keep_open and not examples:
             return ids + self._encode_frame(between)
-        return ids + self._encode_exchanges(first, examples or ([("", ACKNOWLEDGED)] if inside else []))
+        return ids + self._encode_exchanges(first, examples or ([("", ACKNOWLEDGED)] if in_user_turn else []))
 
     def _render_definitions(self, tools: Sequence[Definition], system: str) -> tuple[str, str]:
         """Return the template's texts before and after the system text, including these tool definitions.
@@ -306,8 +306,8 @@ class ChatFrame:
     def _encode_exchanges(self, user: Head, examples: Sequence[tuple[str, str]]) -> list[int]:
         """Return the ids of (observation, reply) turns; `user` is the head of the first user turn."""
         ids: list[int] = []
-        for see, say in examples:
-            ids += self._encode_after(user, see) + self._encode_after(self._reply, say) + self._tail
+        for observation, reply in examples:
+            ids += self._encode_after(user, observation) + self._encode_after(self._reply, reply) + self._tail
             user = self._user
         return ids
 
@@ -324,10 +324,10 @@ class ChatFrame:
             content = strip_content(content, bool(find_images(content)) and self._image_markup.trims)
         ids, lead = list(head.ids), head.lead
         for part in [content] if isinstance(content, str) else content:
-            shown = (
+            encoded = (
                 self.encode(lead) + self._encode_image(part) if isinstance(part, Image) else self.encode(lead + part)
             )
-            ids, lead = ids + shown, ""
+            ids, lead = ids + encoded, ""
         return ids
 
     def _encode_image(self, image: Image) -> list[int]:

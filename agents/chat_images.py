@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from agents.chat_parts import USERS, Parts
+from agents.chat_parts import USERS, TemplateParts
 from agents.chat_template import CLOCK, Renderings, TemplateRefusal, time_variables
 from agents.errors import ChatError
 from agents.stream import ImageReader, MediaSpan
@@ -34,12 +34,14 @@ class ImageToken(NamedTuple):
     tokens: int
     """Number of placeholder tokens per image, without `fit`."""
     fit: Callable[[int, int], Fit] | None = None
-    """Function from an image's height and width to its `Fit`, if images differ in it. Raises ValueError."""
+    """Function that returns the `Fit` for an image's height and width; None if all images have `tokens` tokens.
+
+    Raises ValueError for an image that the model cannot read.
+    """
     mark: str = ""
     """Text that the chat template writes for an image; "" for that of the placeholder token."""
     edges: tuple[str, str] | None = None
-    """Texts that the processor writes before and after the placeholders; None for those of Idefics3, if the vocabulary
-    has them."""
+    """Texts that the processor writes before and after the placeholders; None for `FRAME_TOKENS`, if they exist."""
 
     def fit_image(self, image: Image) -> Fit:
         """Return an image's number of tokens and scaled size. Raises ChatError, with its hash, if it does not fit."""
@@ -63,7 +65,7 @@ class ImageMarkup(NamedTuple):
 
 
 class _Turn(NamedTuple):
-    """User turn with a text (none if it is ""), an image, and another text."""
+    """User turn to render with a chat template: `text` (left out if it is ""), an image, and another text."""
 
     text: str
 
@@ -75,11 +77,12 @@ class _Turn(NamedTuple):
 
 
 INSIDE, FIRST, SPACED = _Turn(USERS[0]), _Turn(""), _Turn(f"{USERS[0]}  ")
+"""Turns with the image between texts, with the image first, and with blanks between text and image."""
 FRAME_TOKENS = ("<fake_token_around_image>", "<global-img>")
 """Tokens that the processors of Idefics3 and SmolVLM put around an untiled image, if the vocabulary has them."""
 
 
-def derive_markup(tokenizer: Any, parts: Parts, image: ImageToken) -> ImageMarkup:
+def derive_markup(tokenizer: Any, parts: TemplateParts, image: ImageToken) -> ImageMarkup:
     """Return the texts that a tokenizer's chat template and the family's processor put around an image.
 
     If the template shows no images, they are the processor's texts alone.
@@ -151,12 +154,12 @@ def keep_newest(contents: Sequence[Content], keep: int) -> list[Content]:
 
     Unchanged contents are the same objects.
     """
-    kept: list[Content] = []
+    replaced: list[Content] = []
     for content in reversed(contents):
         count = len(find_images(content))
-        kept.append(content if count <= keep else _replace_first_images(content, count - keep))
+        replaced.append(content if count <= keep else _replace_first_images(content, count - keep))
         keep = max(0, keep - count)
-    return kept[::-1]
+    return replaced[::-1]
 
 
 def _replace_first_images(content: Content, count: int) -> Content:
@@ -168,8 +171,8 @@ def _replace_first_images(content: Content, count: int) -> Content:
         if not (isinstance(part, str) and parts and isinstance(before := parts[-1], str)):
             parts.append(part)
             continue
-        is_apart = before[-1:].isspace() or part[:1].isspace()
-        parts[-1] = before + part if is_apart else f"{before} {part}"
+        has_blank = before[-1:].isspace() or part[:1].isspace()
+        parts[-1] = before + part if has_blank else f"{before} {part}"
     return parts[0] if len(parts) == 1 and isinstance(parts[0], str) else tuple(parts)
 
 
@@ -195,6 +198,6 @@ def find_spans(ids: Sequence[int], token: ImageToken, images: Sequence[Image], p
     return spans
 
 
-def shift_spans(media: Sequence[MediaSpan], by: int) -> list[MediaSpan]:
-    """Return the spans shifted by `by` tokens to later positions."""
-    return [replace(span, start=span.start + by) for span in media]
+def shift_spans(media: Sequence[MediaSpan], tokens: int) -> list[MediaSpan]:
+    """Return the spans shifted by a number of tokens to later positions."""
+    return [replace(span, start=span.start + tokens) for span in media]

@@ -1,4 +1,4 @@
-"""Streams of chats and texts from data sets: ids as a policy would read and sample them, with its replies masked."""
+"""Encode chats and texts of data sets as streams, as if a policy had read the contexts and sampled the replies."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def encode_chat(
 def parse_chat(
     messages: Any, tools: Any, images: ImageParts | None
 ) -> tuple[list[ChatMessage], tuple[Definition, ...]]:
-    """Return a chat's messages and definitions of tools. Raises ChatRowError as `encode_chat` does.
+    """Parse a chat's messages and tool definitions. Raises ChatRowError as `encode_chat` does.
 
-    `images` reads the images, and then holds their bytes; without it they are refused.
+    `images` reads the images and keeps their bytes; without it images are refused.
     """
     try:
         return _check_order(_parse_messages(messages, images)), _parse_definitions(tools)
@@ -60,9 +60,9 @@ def parse_chat(
 def encode_completion(
     frame: ChatFrame, prompt: Any, completion: Any, tools: Any = None, folder: Path | None = None
 ) -> Stream:
-    """Encode a prompt and its completion as a stream that masks the completion's replies as one turn.
+    """Encode a prompt and its completion as a stream whose mask covers the completion's replies, as one turn.
 
-    Both are as in `join_messages`. Raises ChatRowError as `encode_chat` does.
+    Both are texts or lists of messages, as for `join_messages`. Raises ChatRowError as `encode_chat` does.
     """
     messages, opening = join_messages(prompt, completion)
     stream = encode_chat(frame, messages, tools, opening, folder)
@@ -71,9 +71,10 @@ def encode_completion(
 
 
 def join_messages(prompt: Any, completion: Any) -> tuple[list[Any], int]:
-    """Return the messages of a prompt and its completion, and the number of the prompt's.
+    """Return the messages of a prompt followed by those of its completion, and the number of the prompt's messages.
 
-    A text in place of a list is the user's message or the assistant's. Raises ChatRowError for anything else.
+    A prompt given as text is a message of the user, a completion given as text one of the assistant. Raises
+    ChatRowError for anything but texts and lists that are not empty.
     """
     prompt_messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
     completion_messages = [{"role": "assistant", "content": completion}] if isinstance(completion, str) else completion
@@ -84,7 +85,7 @@ def join_messages(prompt: Any, completion: Any) -> tuple[list[Any], int]:
 
 
 def encode_text(frame: ChatFrame, text: Any, max_tokens: int) -> list[Stream]:
-    """Encode a plain text as streams of at most `max_tokens` tokens that mask every token except their first.
+    """Encode a plain text as streams of at most `max_tokens` tokens whose mask covers all tokens but the first.
 
     Each stream begins with the last token of the one before, so that every token is predicted once. Raises
     ChatRowError unless `text` is a string that is not empty.

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Protocol
 from agents import chat_template_child
 from agents.errors import ChatError
 
-WALL_SECONDS = 30  # of a process that has 2 of a processor: only a very busy machine takes longer
+WALL_SECONDS = 30  # the process has 2 s of CPU time: only on a very busy machine does it take this long
 CLOCK = datetime(2024, 7, 26)
 """Fixed date for templates that print it, so that a run and its resumption do not differ by their day."""
 LIMIT_MESSAGE = (
@@ -72,7 +72,7 @@ def get_template(tokenizer: Any) -> str:
     """Return a tokenizer's chat template. Raises ChatError if it has none."""
     try:
         template = tokenizer.get_chat_template() if getattr(tokenizer, "chat_template", None) else None
-    except ValueError:  # several, none of them a default
+    except ValueError:  # several templates and no default
         template = None
     if not isinstance(template, str):
         raise ChatError(

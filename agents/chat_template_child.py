@@ -45,7 +45,7 @@ def raise_exception(message: str) -> None:
 
 def main() -> None:
     """Set limits of CPU time and memory, render the chats read from standard input, and write the JSON answers."""
-    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS + 1))  # SIGXCPU, which nobody else sends
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS + 1))  # sends SIGXCPU, as nothing else does
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     job = json.load(sys.stdin)
     sandbox = ImmutableSandboxedEnvironment(
@@ -57,7 +57,7 @@ def main() -> None:
     for chat in job["chats"]:
         try:
             template = sandbox.from_string(job["template"])
-            # Never the machine's clock: the same chat is the same text on every day.
+            # Not the machine's clock, so that a chat is rendered to the same text on every day.
             fixed = {"strftime_now": datetime.fromisoformat(chat["clock"]).strftime}
             text = template.render(**{"tools": None, "documents": None, **job["variables"], **chat, **fixed})
             answers.append([text, ""] if len(text) <= MAX_CHARACTERS else ["", "it prints too much"])

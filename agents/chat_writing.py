@@ -1,4 +1,4 @@
-"""Token ids of conversations whose messages are given, as a policy reads them and would have sampled its replies."""
+"""Convert given messages to the token ids that a policy would have read and, in its replies, sampled."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agents.tool_values import Definition
 
 PLAIN_USAGE = """Tools, called by a line of their own such as name(argument="value"):"""
 Piece = tuple[list[int], bool]
-"""Token ids of a part of a conversation, and whether they are a reply: its content and the token that ends it."""
+"""Token ids of a part of a conversation, and whether this is a reply with the token that ends it."""
 
 
 def write_chat(
@@ -24,11 +24,11 @@ def write_chat(
     after: ChatMessage | None = None,
     encode: Callable[[str], list[int]] | None = None,
 ) -> Iterator[Piece]:
-    """Yield the pieces of a conversation, up to the head of the next reply unless it ends in a reply.
+    """Yield the pieces of a conversation. If it does not end with a reply, the last piece ends with a reply's head.
 
-    System texts open it; without `tools` in the chat template, definitions are part of them. `after` is the closed
-    reply that the messages follow, if they begin no conversation. `encode` replaces `frame.encode` for texts of replies
-    without calls. Raises ChatError if the chat template cannot express a message.
+    Leading system messages become one system text. If the chat template has no place for definitions of tools, this
+    text contains them. `after` is the reply that the messages follow; None at the start of a conversation. `encode`
+    replaces `frame.encode` for replies without calls. Raises ChatError if the chat template cannot express a message.
     """
     names, opened, encode = _tool_names(after), False, encode or frame.encode
     if after is None:
@@ -38,28 +38,31 @@ def write_chat(
             system, tools = f"{system}\n\n{describe_tools(tools)}".strip(), ()
         opened = frame.opens_turn(tools, system)
         yield frame.open(system, (), tools, opened), False
-    asked: list[ChatMessage] = []
+    request: list[ChatMessage] = []
     for message in messages:
         if message.role != "assistant":
-            asked.append(message)
+            request.append(message)
             continue
-        yield _ask(frame, asked, names, opened), False
-        said = frame.write_calls(message.text, message.calls) if message.calls else encode(message.text)
-        yield [*said, frame.stop_id], True
+        yield _write_request(frame, request, names, opened), False
+        reply = frame.write_calls(message.text, message.calls) if message.calls else encode(message.text)
+        yield [*reply, frame.stop_id], True
         yield frame.close("stop"), False
-        asked, names, opened = [], _tool_names(message), False
-    if asked or not messages or messages[-1].role != "assistant":
-        yield _ask(frame, asked, names, opened), False
+        request, names, opened = [], _tool_names(message), False
+    if request or not messages or messages[-1].role != "assistant":
+        yield _write_request(frame, request, names, opened), False
 
 
-def _ask(frame: ChatFrame, messages: Sequence[ChatMessage], names: Mapping[str, str], opened: bool) -> list[int]:
-    """Return the ids of tools' results and users' contents, and the head of a reply. `names` are the tools' by call.
+def _write_request(
+    frame: ChatFrame, messages: Sequence[ChatMessage], names: Mapping[str, str], opened: bool
+) -> list[int]:
+    """Return the ids of tool results and user messages, followed by the head of a reply.
 
-    Consecutive contents are one user turn. `opened`: the turn's head is there already.
+    Consecutive user messages become one turn. `names` maps ids of calls to names of tools. `opened`: the turn's head
+    was written already.
     """
     results = [ToolResult(m.call_id, m.text, names.get(m.call_id, m.name)) for m in messages if m.role == "tool"]
-    asked = [("\n\n", *(m.parts or (m.text,))) for m in messages if m.role != "tool"]
-    content = join_parts([*chain.from_iterable(asked)][1:])
+    contents = [("\n\n", *(m.parts or (m.text,))) for m in messages if m.role != "tool"]
+    content = join_parts([*chain.from_iterable(contents)][1:])
     return frame.answer(results, content) if results else frame.ask(content, opened)
 
 
@@ -76,7 +79,7 @@ def _tool_names(reply: ChatMessage | None) -> dict[str, str]:
 
 
 def describe_tools(tools: Sequence[Definition]) -> str:
-    """Return tools as text, for chat templates that have no place for definitions."""
+    """Return tool definitions as text, for chat templates that have no place for them."""
     lines = [PLAIN_USAGE]
     for tool in tools:
         function = tool["function"]

@@ -62,13 +62,13 @@ class _Interrupt(BaseException):
 
 
 class Job(Generic[Result]):
-    """Work that another thread can interrupt while it runs in this one."""
+    """Work for one thread that other threads can interrupt."""
 
     def __init__(self, work: Callable[[], Result]) -> None:
         self._work = work
         self._lock = threading.Lock()
         self._thread: int | None = None
-        """Id of the thread that runs the work at present."""
+        """Id of the thread that is running the work."""
 
     def run(self) -> Result:
         """Run the work in the calling thread and return its result. Call it once."""
@@ -78,7 +78,7 @@ class Job(Generic[Result]):
             return self._work()
         finally:
             with self._lock:
-                _raise_in_thread(self._thread, None)  # what has not arrived by now must not reach the next work
+                _raise_in_thread(self._thread, None)  # a late interrupt must not hit the next work
                 self._thread = None
 
     def interrupt(self) -> None:

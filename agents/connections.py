@@ -1,4 +1,4 @@
-"""Bounds on the connections of our HTTP servers: their number, and timeouts for slow clients."""
+"""Limits on the connections of our HTTP servers: their number, and timeouts for slow clients."""
 
 import asyncio
 from typing import Any, Literal
@@ -33,14 +33,14 @@ class Connection(H11Protocol):
     """Timer for a client that does not read its answer."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start to wait for a request. At the limit, close the connection that has waited longest for a whole one."""
+        """Wait for a request. At the limit, close the connection that has waited longest for a complete request."""
         super().connection_made(transport)
         self._enter("head", HEAD_SECONDS)
-        others = [one for one in self.connections if isinstance(one, Connection) and one is not self]
+        others = [other for other in self.connections if isinstance(other, Connection) and other is not self]
         if len(others) + 1 >= (self.limit_concurrency or CONNECTIONS):
-            waiting = [one for one in others if one._phase != "answer"]
+            waiting = [other for other in others if other._phase != "answer"]
             if waiting:
-                min(waiting, key=lambda one: one._since)._abort()
+                min(waiting, key=lambda other: other._since)._abort()
 
     def data_received(self, data: bytes) -> None:
         """Parse new data, and start the timeout for the missing part of the request: its head or its body."""
@@ -65,20 +65,20 @@ class Connection(H11Protocol):
         self._read_timeout = self._read_timeout or self.loop.call_later(READ_SECONDS, self._abort)
 
     def resume_writing(self) -> None:
-        """Resume writing, as the client reads its answer again, and cancel the timeout that `pause_writing` started."""
+        """Resume writing, because the client reads again, and cancel the timeout that `pause_writing` started."""
         super().resume_writing()
-        self._cancel_unread()
+        self._cancel_read_timeout()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel all timeouts of the closed connection."""
         self._enter("idle")
-        self._cancel_unread()
+        self._cancel_read_timeout()
         super().connection_lost(exc)
 
     def _enter(self, phase: Phase, seconds: float = 0.0) -> None:
         """Enter a phase; for "head" and "body", start its timeout in seconds.
 
-        Does nothing if the phase goes on, so that a client gains no time by sending slowly.
+        Does nothing in the same phase, so that a client gains no time by sending slowly.
         """
         if phase == self._phase:
             return
@@ -89,7 +89,7 @@ class Connection(H11Protocol):
         if phase in ("head", "body"):
             self._deadline = self.loop.call_later(seconds, self._abort if phase == "head" else self._refuse_body)
 
-    def _cancel_unread(self) -> None:
+    def _cancel_read_timeout(self) -> None:
         if self._read_timeout is not None:
             self._read_timeout.cancel()
             self._read_timeout = None
@@ -113,7 +113,7 @@ class Connection(H11Protocol):
 
 
 def make_server(app: Any, connections: int = CONNECTIONS, **settings: Any) -> uvicorn.Server:
-    """Return a uvicorn server of the application with these timeouts and at most `connections` connections.
+    """Return a uvicorn server of an application, with the timeouts above and at most `connections` connections.
 
     `settings` are passed to uvicorn.
     """

@@ -1,4 +1,4 @@
-"""Tokenizers with few or none of a tokenizer's added tokens, on the same vocabulary."""
+"""Build variants of a tokenizer, with the same vocabulary but only some of its added tokens."""
 
 import json
 from collections.abc import Sequence
@@ -10,12 +10,15 @@ STAGES = {"normalizer": "normalizers", "pre_tokenizer": "pretokenizers", "decode
 
 
 def strip_blueprint(blueprint: dict[str, Any]) -> dict[str, Any]:
-    """Change a parsed tokenizer.json to add no prefix blank, template, truncation or padding; return a copy."""
+    """Return a parsed tokenizer.json without prefix blanks, post-processing, truncation and padding.
+
+    Also changes the steps in `blueprint` itself.
+    """
     for stage, parts in STAGES.items():
         node = blueprint.get(stage)
         steps = [] if node is None else node[parts] if node["type"] == "Sequence" else [node]
-        kept = [_remove_prefix(step) for step in steps if step["type"] not in ("Prepend", "Strip")]
-        blueprint[stage] = {"type": "Sequence", parts: kept} if kept else None
+        steps = [_remove_prefix(step) for step in steps if step["type"] not in ("Prepend", "Strip")]
+        blueprint[stage] = {"type": "Sequence", parts: steps} if steps else None
     return blueprint | {"post_processor": None, "truncation": None, "padding": None}
 
 
@@ -26,9 +29,9 @@ def _remove_prefix(step: dict[str, Any]) -> dict[str, Any]:
 
 
 def build_tokenizer(blueprint: dict[str, Any], added: Sequence[dict[str, Any]], model: Any) -> Tokenizer:
-    """Return a tokenizer with the steps of a parsed tokenizer.json, these added tokens only, and an existing model."""
-    nothing = {"type": "WordLevel", "vocab": {}, "unk_token": ""}
-    tokenizer = Tokenizer.from_str(json.dumps(blueprint | {"model": nothing, "added_tokens": []}))
+    """Build a tokenizer from a parsed tokenizer.json, with only these added tokens and an existing vocabulary model."""
+    empty_model = {"type": "WordLevel", "vocab": {}, "unk_token": ""}
+    tokenizer = Tokenizer.from_str(json.dumps(blueprint | {"model": empty_model, "added_tokens": []}))
     tokenizer.model = model
     for token in added:
         add = tokenizer.add_special_tokens if token["special"] else tokenizer.add_tokens
@@ -37,7 +40,7 @@ def build_tokenizer(blueprint: dict[str, Any], added: Sequence[dict[str, Any]], 
 
 
 def find_blank_tokens(added: Sequence[dict[str, Any]], backend: Tokenizer) -> list[dict[str, Any]]:
-    """Return the added tokens that are only blanks (Gemma's newlines) and are part of the model's own vocabulary."""
+    """Return the added tokens that are only blanks (Gemma's newlines) and are in the model's own vocabulary, too."""
     blanks = [token for token in added if token["content"].isspace() and not token["special"]]
     vocabulary = backend.get_vocab(with_added_tokens=False) if blanks else {}
     return [token for token in blanks if vocabulary.get(token["content"]) == token["id"]]

@@ -26,27 +26,30 @@ Chat = list[dict[str, Any]]
 class Conversation:
     """Chat history of one seat in one match, built according to the role's memory and history settings.
 
-    Call `ask` with each view and `record_reply` with the reply. Examples are exchanges like any others. The caller
-    decides when to write a summary (`ask_summary`); afterwards the conversation restarts from it. With the `frame` of a
-    model and a role with native tools, calls and results are messages of their own.
+    Call `ask` with each view and `record_reply` with the reply. The role's examples look like earlier exchanges. The
+    caller decides when to write a summary (`ask_summary`); afterwards the conversation restarts from it. With a `frame`
+    and the reply format `native`, tool calls and results are separate messages.
     """
 
     def __init__(self, role: Role, frame: ChatFrame | None = None, picture: ImageReader | None = None) -> None:
-        """Begin a conversation. `picture` returns images' bytes; without it, messages have placeholder texts.
+        """Begin a conversation. `picture` returns an image's bytes by hash; without it, images are placeholder texts.
 
-        Raises RoleError if the role limits the tokens of images that an endpoint shows, which are not known.
+        Raises RoleError if the role limits images by tokens, whose number an endpoint does not report.
         """
         if picture and role.images and role.images.tokens is not None:
-            raise RoleError(f"role {role.role}: images.tokens: an endpoint does not tell them: limit images by `keep`")
+            raise RoleError(
+                f"role {role.role}: images.tokens: an endpoint does not report them: limit images by `keep`"
+            )
         self.role, self._picture = role, picture
         self._frame = frame if frame and role.reply.format == "native" and frame.tools else None
         self._calls = PendingCalls()
         self._opening: Chat | None = None
         self._history: list[Chat] = []
-        """Messages of each exchange: what was asked, then the reply."""
+        """Messages of each exchange: the request, then the reply."""
         self._begun = 0
         """Index of the first exchange in the chat; memory `window` drops earlier ones."""
-        self._asked: Chat = []
+        self._request: Chat = []
+        """Messages of the last request, which `record_reply` adds to the history."""
         self._tools: Sequence[Definition] = ()
         self._summed_up = False
         """Whether the last exchange is a summary."""
@@ -58,34 +61,35 @@ class Conversation:
 
     @property
     def is_native(self) -> bool:
-        """True if calls and results are messages of their own."""
+        """True if tool calls and results are separate messages."""
         return self._frame is not None
 
     def ask(self, view: View) -> Chat:
-        """Return the chat messages that ask for a reply to `view`, the seat's present observation.
+        """Return the chat messages that ask for a reply to `view`, the seat's new observation.
 
         Call `record_reply` next. Drops earlier exchanges as the role's memory requires. Raises RoleError if rendering
         fails.
         """
-        taken = len(self._history)
-        kept = 1 if self._summed_up else plan_restart(self.role.memory, taken)
+        exchanges = len(self._history)
+        remembered = 1 if self._summed_up else plan_restart(self.role.memory, exchanges)
         self._summed_up = False
-        fresh = self._opening is None or kept is not None
-        if self._opening is None or kept is not None:
-            self._opening, self._begun = self._render_opening(view, alone=not kept), taken - (kept or 0)
-        self._asked, self._tools = self._render_observation(view, fresh), view.tools
-        return self._with_images([*self._opening, *self._list_remembered(), *self._asked])
+        is_first = self._opening is None or remembered is not None
+        if self._opening is None or remembered is not None:
+            self._opening = self._render_opening(view, alone=not remembered)
+            self._begun = exchanges - (remembered or 0)
+        self._request, self._tools = self._render_observation(view, is_first), view.tools
+        return self._with_images([*self._opening, *self._list_remembered(), *self._request])
 
     def ask_summary(self) -> Chat:
         """Return the chat messages that ask the seat for a summary of its conversation. Call `record_reply` next."""
-        self._asked, self._summed_up = [{"role": "user", "content": self.role.memory.ask}], True
-        return self._with_images([*(self._opening or []), *self._list_remembered(), *self._asked])
+        self._request, self._summed_up = [{"role": "user", "content": self.role.memory.ask}], True
+        return self._with_images([*(self._opening or []), *self._list_remembered(), *self._request])
 
     def record_reply(self, text: str) -> None:
         """Append the last request and this reply to the history, without the private field if the role strips it."""
         strip = self.role.history == "strip"
         shown = self.role.reply.without_private(text) if strip else text
-        self._history.append([*self._asked, self.reply(shown)])
+        self._history.append([*self._request, self.reply(shown)])
         if self._frame:
             self._calls.record(read_calls(self._frame.tool_format, text, self._tools, self._calls.count).calls)
 
@@ -96,26 +100,26 @@ class Conversation:
         return {"role": "assistant", "content": text}
 
     def _with_images(self, chat: Chat) -> Chat:
-        """Return the messages in OpenAI's format, with the images that the role keeps as data URLs."""
+        """Return the messages in OpenAI's format, with the images that the role's image memory keeps as data URLs."""
         if self._picture is None:
             return chat
         contents: list[Content] = [message["content"] for message in chat]
         keep = self.role.images.keep if self.role.images else None
-        kept = contents if keep is None else keep_newest(contents, keep)
+        contents = contents if keep is None else keep_newest(contents, keep)
         return [
             {**message, "content": content if isinstance(content, str) else _encode_parts(content, self._picture)}
-            for message, content in zip(chat, kept, strict=True)
+            for message, content in zip(chat, contents, strict=True)
         ]
 
     def _list_remembered(self) -> Chat:
         return [*chain.from_iterable(self._history[self._begun :])]
 
-    def _render_observation(self, view: View, fresh: bool) -> Chat:
+    def _render_observation(self, view: View, is_first: bool) -> Chat:
         if self._frame is None:
             render = self.role.render_parts if self._picture else self.role.render_turn
-            return [{"role": "user", "content": render(view, fresh)}]
+            return [{"role": "user", "content": render(view, is_first)}]
         results, rest = self._calls.split(view)
-        text = self.role.render_turn(rest, first=fresh)
+        text = self.role.render_turn(rest, first=is_first)
         if text and results and self._frame.tools and self._frame.tools.user_bridge is None:
             raise ValueError("the chat template has no user turn after a tool's result")
         return [
@@ -124,7 +128,10 @@ class Conversation:
         ]
 
     def _render_opening(self, view: View, alone: bool) -> Chat:
-        """Return the system text and the examples, or what the frame puts in their place to hold definitions."""
+        """Return messages with the system text and the examples. `alone`: no earlier exchange follows them.
+
+        Without examples, a template with tool definitions in the first user turn may need an acknowledged empty turn.
+        """
         system = self.role.render_system(view)
         opening = [{"role": "system", "content": system}] if system else []
         examples = [(example.see, example.say) for example in self.role.examples]
@@ -134,7 +141,7 @@ class Conversation:
 
 
 def _encode_parts(content: Sequence[ContentPart], picture: ImageReader) -> Chat:
-    """Return texts and images as parts of a message. Raises ValueError for an image that servers do not accept."""
+    """Return texts and images as parts of an OpenAI message. Raises ValueError for an image that is not accepted."""
     parts: Chat = []
     for part in content:
         if isinstance(part, str):
@@ -147,5 +154,5 @@ def _encode_parts(content: Sequence[ContentPart], picture: ImageReader) -> Chat:
 
 
 def _make_exchanges(exchanges: Sequence[tuple[str, str]]) -> Chat:
-    pairs = (({"role": "user", "content": see}, {"role": "assistant", "content": say}) for see, say in exchanges)
+    pairs = (({"role": "user", "content": user}, {"role": "assistant", "content": reply}) for user, reply in exchanges)
     return [message for pair in pairs for message in pair]

@@ -12,7 +12,7 @@ from agents.vision import get_vision, has_vision
 
 
 def estimate_costs(model: torch.nn.Module, bf16: bool = False) -> Costs:
-    """Return the fixed costs of a model's forward pass, in tokens; cached per model.
+    """Return the fixed costs of a model's forward pass, converted to tokens; cached per model.
 
     `scores` is 0 if the model does not support tree attention. `bf16` states whether the model computes in bfloat16.
     Under ZeRO-3, call it while the parameters are gathered.
@@ -54,9 +54,9 @@ def supports_trees(model: Any, bf16: bool = False) -> bool:
     if has_vision(model.config) and (vision := get_vision(model)) and vision.is_bidirectional:
         return False
     config = model.config.get_text_config(decoder=True)
-    near = getattr(config, "use_sliding_window", True) and getattr(config, "sliding_window", None)
+    window = getattr(config, "use_sliding_window", True) and getattr(config, "sliding_window", None)
     kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
-    if near or getattr(config, "attention_chunk_size", None) or kinds != {"full_attention"}:
+    if window or getattr(config, "attention_chunk_size", None) or kinds != {"full_attention"}:
         return False
     try:
         with torch.no_grad(), torch.autocast(next(model.parameters()).device.type, torch.bfloat16, enabled=bf16):
@@ -70,19 +70,19 @@ MAX_DEVIATION = 0.25
 
 
 def _measure_deviation(model: Any) -> float:
-    """Return the error of a path's last hidden state in a token tree, relative to an ignored tree mask.
+    """Return the deviation of a path's last hidden state in a token tree from that of the path alone.
 
     It is 1 if the model lets the path attend to its neighbour; rounding gives 1e-5.
     """
-    trunk, one, other = [0, 1, 2, 3], [1, 2, 3, 1, 2, 3], [3, 2, 1]
+    trunk, first, second = [0, 1, 2, 3], [1, 2, 3, 1, 2, 3], [3, 2, 1]
     streams = []
-    for ids in (trunk + one, trunk + other, trunk + one + other):
+    for ids in (trunk + first, trunk + second, trunk + first + second):
         streams.append(Stream())
         streams[-1].observe(ids[:-1])
         streams[-1].append_sampled(ids[-1:], [0.0], 0)
 
-    def last_state(one: Pass) -> torch.Tensor:
-        batch = build_batch(streams, [1.0] * len(streams), one).to(next(model.parameters()).device)
+    def last_state(plan: Pass) -> torch.Tensor:
+        batch = build_batch(streams, [1.0] * len(streams), plan).to(next(model.parameters()).device)
         return compute_hidden_states(model.base_model, batch)[-1].float()
 
     alone, chain = (last_state(Pass.of((i,), (len(streams[i]),))) for i in (1, 2))

@@ -4,19 +4,19 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-LONGEST = 300
+MAX_CHARACTERS = 300
 """Maximum length of a formatted value; the rest is cut."""
 
 
 def format_facts(scope: str, facts: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a line per fact, such as `public.pool = [3, 2, 1]`, with the fact's name in templates; long values are cut.
+    """Yield a line per fact, such as `public.pool = [3, 2, 1]`, named as in templates. Long values are cut.
 
     >>> list(format_facts("public", {"offer": None, "pool": (3, 2)}))
     ['public.offer = none', 'public.pool = [3, 2]']
     """
     for name, value in facts.items():
         text = format_literal(value)
-        yield f"{scope}.{name} = {text if len(text) <= LONGEST else f'{text[:LONGEST]} …'}"
+        yield f"{scope}.{name} = {text if len(text) <= MAX_CHARACTERS else f'{text[:MAX_CHARACTERS]} …'}"
 
 
 def format_literal(value: Any) -> str:

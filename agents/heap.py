@@ -7,11 +7,11 @@
 import ctypes
 from contextlib import suppress
 
-SHARE, ROOM = 1.5, 1 << 30
+GROWTH_FACTOR, EXTRA_BYTES = 1.5, 1 << 30
 """`trim_holes` lets the heap grow to this multiple of its largest use so far, plus this many bytes.
 
-With these, two iterations of the flagship trim nothing and learn in 1.03 times the CPU time without trimming. With 1.3
-and 256 MB learning took 1.21 times, and the peak was 3.70 instead of 3.95 GB.
+With these, two iterations of the flagship recipe trim nothing and take 1.03 times the CPU time of learning without
+trimming. With 1.3 and 256 MB learning took 1.21 times, and the peak was 3.70 instead of 3.95 GB.
 """
 
 _largest_use = 0
@@ -19,17 +19,20 @@ _largest_use = 0
 
 def trim_memory() -> None:
     """Return freed heap memory to the system now (glibc only). Mapping it again slows the next step by up to 1/3."""
-    with suppress(OSError, AttributeError):  # other C libraries have other ways
+    with suppress(OSError, AttributeError):  # other C libraries lack this function
         ctypes.CDLL(None).malloc_trim(ctypes.c_size_t(0))
 
 
 def record_use() -> int:
-    """Update the largest heap use, for `trim_holes`; return the heap's bytes (0 without glibc). Call it at peaks."""
+    """Update the largest heap use, for `trim_holes`; return the heap's size in bytes (0 without glibc).
+
+    Call it when use is at a peak.
+    """
     global _largest_use
     with suppress(OSError, AttributeError):
-        ask = ctypes.CDLL(None).mallinfo2
-        ask.restype = _Heap
-        heap = ask()
+        mallinfo = ctypes.CDLL(None).mallinfo2
+        mallinfo.restype = _Heap
+        heap = mallinfo()
         _largest_use = max(_largest_use, heap.uordblks)
         return int(heap.arena)
     return 0
@@ -41,7 +44,7 @@ def trim_holes() -> None:
     Buffers that grow from turn to turn do not fit into the holes left by their smaller versions. Up to the limit the
     holes stay, because the next learning step fills them.
     """
-    if record_use() > SHARE * _largest_use + ROOM:
+    if record_use() > GROWTH_FACTOR * _largest_use + EXTRA_BYTES:
         trim_memory()
 
 

@@ -1,4 +1,4 @@
-"""Images that programs and data sets send: size, type and header are checked before anything is decoded.
+"""Read images of requests and data sets. Size, type and header are checked before anything is decoded.
 
 Accepted are PNG, JPEG and WebP as base64 or, in data sets, as files. Addresses are never fetched.
 """
@@ -20,24 +20,25 @@ from games.plain_files import read_plain
 MEDIA_TYPES = ("image/png", "image/jpeg", "image/webp")
 """Accepted media types."""
 MAX_IMAGES, MAX_BYTES = 1024, 8 << 20
-"""Limits: images of a chat, and bytes of an image."""
+"""Maximum images of a chat, and maximum bytes of an image."""
 _DATA_URL = re.compile(r"data:(image/[a-z0-9.+-]{1,32});base64,")
 
 
 class ImageParts:
-    """Images among the parts of one chat. `pictures` holds their bytes by hash."""
+    """Reader of the images in one chat's messages. `pictures` collects their bytes by hash."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        """Read parts of requests or, with the `folder` of a data set, of its rows, which may name files in it."""
+        """Create a reader for a request or, with a `folder`, for a row of the data set there, which may name files."""
         self._folder, self._count = folder, 0
         self.pictures: dict[str, bytes] = {}
         self.files: list[str] = []
         """Hashes of the images that came from files."""
 
     def read(self, part: dict[str, Any]) -> Image:
-        """Return the image of a part and keep its bytes. Raises ValueError for one that is not accepted.
+        """Return the image of a part and store its bytes in `pictures`. Raises ValueError if it is not accepted.
 
-        Types are `image_url` and `input_image` with a data URL, and in a data set also `image` with `path` or `base64`.
+        The part's type is `image_url` or `input_image` with a data URL, or in a data set `image` with `path` or
+        `base64`.
         """
         self._count += 1
         if self._count > MAX_IMAGES:
@@ -46,11 +47,11 @@ class ImageParts:
         if part["type"] == "image" and self._folder:
             media, data = "", self._read_row_image(part, self._folder)
         else:
-            given = part.get("image_url")
-            media, data = _parse_data_url(given.get("url") if isinstance(given, dict) else given)
+            source = part.get("image_url")
+            media, data = _parse_data_url(source.get("url") if isinstance(source, dict) else source)
         image = inspect_image(data)
         if media not in ("", image.media):
-            raise ValueError(f"the image is called {media}, and its bytes are {image.media}")
+            raise ValueError(f"the image is declared as {media}, but its bytes are {image.media}")
         self.pictures[image.hash] = data
         self.files += [image.hash] * is_file
         return image
@@ -76,7 +77,7 @@ def _parse_data_url(url: Any) -> tuple[str, bytes]:
         raise ValueError("expected an image as a data URL")
     if not (head := _DATA_URL.match(url)):
         kind = re.match("[a-zA-Z][a-zA-Z0-9+.-]{0,30}:", url)
-        raise ValueError(f"an image is a data:image/png;base64 URL, and {kind[0] if kind else 'nothing'} else is read")
+        raise ValueError(f"an image must be a data:image/png;base64 URL, not {kind[0] if kind else 'other text'}")
     if head[1] not in MEDIA_TYPES:
         raise ValueError(f"an image is {', '.join(MEDIA_TYPES)}, not {head[1]}")
     return head[1], _decode(url[head.end() :])
@@ -94,8 +95,8 @@ def _decode(text: str) -> bytes:
 def inspect_image(data: bytes) -> Image:
     """Return an encoded image's hash, type and size from its header, without decoding its pixels.
 
-    Raises ValueError for other types than `MEDIA_TYPES`, for too many bytes, pixels or parts, for animations, and for a
-    picture that EXIF rotates.
+    Raises ValueError for other types than `MEDIA_TYPES`, too many bytes, pixels or parts, animations, and rotation by
+    EXIF.
     """
     if len(data) > MAX_BYTES:
         raise ValueError(f"an image has at most {MAX_BYTES >> 20} MB")

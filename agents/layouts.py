@@ -1,4 +1,4 @@
-"""Table of the layouts by `model_type` in config.json, and settings of a policy's vision. Imports no torch."""
+"""Vision layouts (classes in `agents.eyes`) by `model_type`, and a policy's vision settings. Imports no torch."""
 
 from __future__ import annotations
 
@@ -29,29 +29,29 @@ class VisionSettings:
     """Settings of a policy's vision."""
 
     max_pixels: int | None = None
-    """Maximum pixels of an image after scaling; None for the model's own."""
+    """Maximum pixels of an image after scaling; None for the model's own maximum."""
     frozen: bool = False
-    """Whether the vision tower is not trained; the connector is."""
+    """Whether to exclude the vision tower from training; the connector is trained in any case."""
 
 
 DEFAULT_VISION = VisionSettings()
-"""No limit but the model's own, and all of it is trained."""
+"""The model's own maximum, with the vision tower trained."""
 
 
 def is_vision_config(settings: Mapping[str, Any]) -> bool:
-    """Return True if these settings of a config.json are of a model with vision that can be loaded."""
+    """Return True if a config.json with these settings describes a supported model with vision."""
     return settings.get("model_type") in LAYOUTS
 
 
 def create_vision(config: Any, folder: Path | None = None) -> Vision | None:
-    """Return the vision of a model's config, with the image processor in `folder`, if any; None for a text model.
+    """Create the vision of a model from its config and the image processor in `folder`, if any; None for a text model.
 
     Raises WeightsError for a layout that is not supported.
     """
     if getattr(config, "vision_config", None) is None:
         return None
     if config.model_type not in LAYOUTS:
-        raise WeightsError(f"a model of type {config.model_type} sees in another layout than {', '.join(LAYOUTS)}")
+        raise WeightsError(f"vision of model type {config.model_type} is not supported (only {', '.join(LAYOUTS)})")
     module, _, name = LAYOUTS[config.model_type].partition(":")
-    made: Vision = getattr(import_module(module), name).create(config, folder)
-    return made
+    vision: Vision = getattr(import_module(module), name).create(config, folder)
+    return vision

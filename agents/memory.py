@@ -34,8 +34,8 @@ class Memory(BaseModel):
             raise ValueError("summary needs the tokens of a context: add `context: 2048`")
         if self.kind != "window" and self.turns is not None:
             raise ValueError(f"memory {self.kind} has no size in turns: remove turns, or write `kind: window`")
-        if self.kind != "summary" and (given := self.model_fields_set & SUMMARY_FIELDS):
-            raise ValueError(f"{', '.join(sorted(given))} belong to summaries: remove them, or write `kind: summary`")
+        if self.kind != "summary" and (unused := self.model_fields_set & SUMMARY_FIELDS):
+            raise ValueError(f"{', '.join(sorted(unused))} belong to summaries: remove them, or write `kind: summary`")
         return self
 
 
@@ -46,10 +46,10 @@ a summary."""
 
 
 class ImageMemory(BaseModel):
-    """A role's memory of images: a context has the newest, and placeholder texts in place of older ones.
+    """A role's memory of images: contexts show the newest images, and placeholder texts instead of older ones.
 
-    At most `keep` stay, and as many as have at most `tokens` tokens together. A model reads a new context whenever an
-    image is replaced, because streams are append-only. Source: UI-TARS, UI-S1.
+    At most `keep` images stay, with at most `tokens` tokens in total. Replacing an image starts a new context, because
+    streams are append-only. Source: UI-TARS, UI-S1.
     """
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
@@ -65,17 +65,17 @@ class ImageMemory(BaseModel):
 
     def count_kept(self, sizes: Sequence[int]) -> int:
         """Return the number of newest images that stay in the context. `sizes` are all images' tokens, oldest first."""
-        most = len(sizes) if self.keep is None else min(self.keep, len(sizes))
+        count = len(sizes) if self.keep is None else min(self.keep, len(sizes))
         if self.tokens is None:
-            return most
-        return sum(used <= self.tokens for used in accumulate(sizes[::-1][:most]))
+            return count
+        return sum(used <= self.tokens for used in accumulate(sizes[::-1][:count]))
 
 
-def plan_restart(memory: Memory, taken: int) -> int | None:
+def plan_restart(memory: Memory, exchanges: int) -> int | None:
     """Return the number of last exchanges with which a new stream starts, or None to continue the current stream.
 
-    `taken` is the number of exchanges so far. Returns None if the memory has no window.
+    `exchanges` is the number of exchanges so far. Returns None if the memory has no window.
     """
-    if memory.turns is None or taken <= memory.turns:
+    if memory.turns is None or exchanges <= memory.turns:
         return None
     return memory.turns

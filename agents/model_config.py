@@ -19,14 +19,16 @@ MAX_BYTES = 64 * 10**6
 MAX_DEPTH = 64
 MAX_PARTS = 500_000
 LOOSE_SIZE = 1 << 20
-"""Maximum of sizes that the weights cannot confirm."""
+"""Maximum of a size in config.json, unless the model has more parameters than this."""
 LOOSE_REACH = 1 << 24
-"""Maximum number of positions or of tokens in an attention window; -1 means unlimited."""
+"""The same for a number of positions or of tokens in an attention window; -1 means unlimited."""
 REACHES = re.compile(r"(\w+_)?(positions?|position_embeddings|ctx|window)")
+"""Settings that count positions or tokens in an attention window."""
 CODE = (
     "compression_config", "custom_generate", "custom_pipelines", "kernel_config", "quantization_config",
     "trust_remote_code", "use_kernels",
 )  # fmt: skip
+"""Settings that make libraries load code."""
 IMPLEMENTATION = re.compile(r"_?(\w+_)?implementation(_internal)?")
 IMPLEMENTATIONS = (None, "eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention")
 LAYERS = re.compile(r"(?!max_window|vision_feature)(\w+_)?(layers?|blocks)")
@@ -66,27 +68,27 @@ def check_keys(settings: dict[str, Any], source: str) -> None:
     """Raise WeightsError, naming the file `source`, if settings (nested ones included) name code to load."""
     for key, value in _iterate_settings(settings, source):
         if key in CODE and value:
-            raise WeightsError(f"{source}: {key} chooses code to be loaded, which is not done: remove it")
+            raise WeightsError(f"{source}: {key} chooses code to load, which is never loaded: remove it")
         if IMPLEMENTATION.fullmatch(key) and not _is_built_in(value):
             shown = first_line(ValueError(json.dumps(value)))[:80]
-            raise WeightsError(f"{source}: {key}: {shown} chooses code to be loaded: remove it")
+            raise WeightsError(f"{source}: {key}: {shown} chooses code to load: remove it")
 
 
 def check_sizes(folder: Path, tensors: int, numbers: int) -> None:
     """Raise WeightsError if sizes in a folder's config.json do not fit its weights.
 
-    `tensors` and `numbers` are the number of tensors and of parameters in the weights.
+    `tensors` is the number of tensors in the weights, `numbers` that of parameters.
     """
     for key, value in _iterate_settings(read_json(folder, "config.json"), f"{folder}/config.json"):
         layers, size, reach = LAYERS.fullmatch(key), SIZES.fullmatch(key), REACHES.fullmatch(key)
         for number in value if isinstance(value, list) else [value]:
             if isinstance(number, bool) or not isinstance(number, int | float) or not (layers or size):
                 continue
-            most = tensors if layers else max(numbers, LOOSE_REACH if reach else LOOSE_SIZE)
-            if not (-1 if reach else 0) <= number <= most:
-                held = f"the weights are {tensors:,} tensors of {numbers:,} numbers"
+            maximum = tensors if layers else max(numbers, LOOSE_REACH if reach else LOOSE_SIZE)
+            if not (-1 if reach else 0) <= number <= maximum:
+                weights = f"the weights are {tensors:,} tensors of {numbers:,} numbers"
                 raise WeightsError(
-                    f"{folder}/config.json: {key} is {str(number)[:24]}, but {held}: fetch the folder again"
+                    f"{folder}/config.json: {key} is {str(number)[:24]}, but {weights}: fetch the folder again"
                 )
 
 
@@ -97,9 +99,9 @@ NO_LIMIT = 1 << 20
 
 
 def read_positions(folder: Path) -> int:
-    """Return a model's maximum tokens of a context with its reply; NO_LIMIT if it has none.
+    """Return a model's maximum tokens of a context with its reply; NO_LIMIT if it states none.
 
-    Settings that config.json leaves out are the defaults of its architecture in transformers.
+    If config.json does not state it, this is transformers' default for the architecture.
     """
     config = _read_text_config(folder)
     stated = next((config[name] for name in POSITIONS if config.get(name)), None)
@@ -126,8 +128,8 @@ def _read_text_config(folder: Path) -> dict[str, Any]:
     return config | (inner if isinstance(inner, dict) else {})
 
 
-def _or_no_limit(found: Any) -> int:
-    return found if isinstance(found, int) and found > 0 else NO_LIMIT
+def _or_no_limit(value: Any) -> int:
+    return value if isinstance(value, int) and value > 0 else NO_LIMIT
 
 
 def first_line(error: BaseException) -> str:
@@ -136,7 +138,7 @@ def first_line(error: BaseException) -> str:
 
 
 def _is_built_in(value: Any) -> bool:
-    """Return True if an attention implementation, or each in a dict, is None or a part of transformers."""
+    """Return True if an attention implementation, or each one in a dict, is None or part of transformers."""
     if isinstance(value, dict):
         return all(_is_built_in(inner) for inner in value.values())
     return value is None or (isinstance(value, str) and value in IMPLEMENTATIONS)

@@ -53,10 +53,10 @@ def check_folder(folder: Path) -> None:
 
 def _read_index(folder: Path) -> set[str]:
     """Return the names of the weight files in a folder's index. Raises WeightsError if the index is malformed."""
-    named = read_json(folder, "model.safetensors.index.json").get("weight_map")
-    if not isinstance(named, dict) or not all(isinstance(file, str) for file in named.values()):
+    files = read_json(folder, "model.safetensors.index.json").get("weight_map")
+    if not isinstance(files, dict) or not all(isinstance(file, str) for file in files.values()):
         raise WeightsError(f"{folder}/model.safetensors.index.json has no weight_map of files: fetch the folder again")
-    return set(named.values())
+    return set(files.values())
 
 
 def count_parameters(folder: Path) -> int:
@@ -69,22 +69,22 @@ def is_bf16(folder: Path) -> bool:
     check_folder(folder)
     from safetensors import safe_open
 
-    kinds = set()
+    dtypes = set()
     for path in folder.glob("*.safetensors"):
-        with convert_errors(folder), safe_open(path, "np") as held:
-            kinds |= {held.get_slice(name).get_dtype() for name in held.keys()}  # noqa: SIM118 it is no dict
-    return kinds == {"BF16"}
+        with convert_errors(folder), safe_open(path, "np") as file:
+            dtypes |= {file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118 not a dict
+    return dtypes == {"BF16"}
 
 
 def read_tensor_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
     """Return the shapes of the tensors in a folder's safetensors by name. Only file headers are read."""
     from safetensors import safe_open
 
-    found: dict[str, tuple[int, ...]] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
     for path in folder.glob("*.safetensors"):
-        with safe_open(path, "np") as held:
-            found |= {name: tuple(held.get_slice(name).get_shape()) for name in held.keys()}  # noqa: SIM118
-    return found
+        with safe_open(path, "np") as file:
+            shapes |= {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+    return shapes
 
 
 def _count_tensors(folder: Path) -> tuple[int, int]:
@@ -175,8 +175,8 @@ def _speed_up_imports() -> Iterator[None]:
     transformers would import scikit-learn and SciPy, if installed, for features that we do not use, so they are hidden.
     Garbage collection is off, because a library's definitions are never collected.
     """
-    barred = [name for name in ("scipy", "sklearn") if name not in sys.modules]
-    sys.modules |= dict.fromkeys(barred)  # type: ignore[arg-type]  # None makes Python treat a package as missing
+    hidden = [name for name in ("scipy", "sklearn") if name not in sys.modules]
+    sys.modules |= dict.fromkeys(hidden)  # type: ignore[arg-type]  # None makes Python treat a package as missing
     gc.disable()
     try:
         from transformers.utils import is_scipy_available
@@ -185,7 +185,7 @@ def _speed_up_imports() -> Iterator[None]:
         yield
     finally:
         gc.enable()
-        for name in barred:
+        for name in hidden:
             del sys.modules[name]
         is_scipy_available.cache_clear()
 
@@ -198,7 +198,7 @@ def _check_safetensors(path: Path) -> None:
             pass
     except (SafetensorError, OSError) as error:
         reason = first_line(error)
-        raise WeightsError(f"{path} is torn or no safetensors file ({reason}): fetch it again") from error
+        raise WeightsError(f"{path} is damaged or not a safetensors file ({reason}): fetch it again") from error
 
 
 def save_settings(model: Any, folder: Path) -> None:
@@ -219,7 +219,7 @@ def convert_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except SafetensorError as error:
-        raise WeightsError(f"{path} holds torn weights ({first_line(error)}): fetch it again") from error
+        raise WeightsError(f"{path} holds damaged weights ({first_line(error)}): fetch it again") from error
     except Exception as error:
         raise WeightsError(f"{path} cannot be loaded: {first_line(error)}") from error
 

@@ -11,6 +11,6 @@ def nearest(name: str, choices: Iterable[str]) -> str:
     """
     by_lower = {choice.lower(): choice for choice in choices}
     typed = name[:64].lower()
-    begun = [choice for choice in by_lower if len(typed) >= 3 and choice.startswith(typed)]
-    near = get_close_matches(typed, by_lower, n=1) or begun
-    return f" — did you mean '{by_lower[near[0]]}'?" if near else ""
+    prefixed = [choice for choice in by_lower if len(typed) >= 3 and choice.startswith(typed)]
+    similar = get_close_matches(typed, by_lower, n=1) or prefixed
+    return f" — did you mean '{by_lower[similar[0]]}'?" if similar else ""

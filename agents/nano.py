@@ -48,7 +48,7 @@ SHAPE: dict[str, Any] = {
 
 
 EMBEDDING = 0.05
-"""Standard deviation of token embeddings: not drowned out by the layers, and nearly uniform as logits."""
+"""Standard deviation of token embeddings: large enough beside the layers' outputs, with nearly uniform logits."""
 
 
 class Nano(NamedTuple):
@@ -60,9 +60,9 @@ class Nano(NamedTuple):
 
     @property
     def recipe(self) -> str:
-        """Hash, 8 hex digits, of all that policies of this size share; a folder with another hash is rebuilt."""
-        given = [ROLES, TEMPLATE, ACTS, WORDS, self.shape, EMBEDDING]
-        return sha256(json.dumps(given).encode()).hexdigest()[:8]
+        """Hash (8 hex digits) of what all policies of this size share. A folder with another hash is rebuilt."""
+        definition = [ROLES, TEMPLATE, ACTS, WORDS, self.shape, EMBEDDING]
+        return sha256(json.dumps(definition).encode()).hexdigest()[:8]
 
 
 WIDER: dict[str, Any] = {
@@ -80,7 +80,7 @@ def parse_name(name: str) -> tuple[Nano, int] | None:
 
 
 def build_nano(folder: Path, seed: int = 0, size: Nano = SIZES["nano"]) -> None:
-    """Write a nano model, drawn from `seed`, and its tokenizer to `folder`. Keeps the global random state."""
+    """Write a nano model, drawn from `seed`, and its tokenizer to `folder`. The global random state does not change."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -96,9 +96,9 @@ def build_nano(folder: Path, seed: int = 0, size: Nano = SIZES["nano"]) -> None:
 
 
 def _draw_weights(model: Any) -> None:
-    """Draw weights by fan-in, with layer outputs scaled down by depth.
+    """Draw weights with a standard deviation by fan-in, and smaller at the layers' outputs in deeper models.
 
-    Imitation learns faster than with a flat 0.02.
+    Imitation learns faster than with 0.02 for all weights.
     """
     import torch
 
@@ -119,7 +119,7 @@ def build_nano_tokenizer() -> Any:
 def build_tokenizer(vocabulary: Mapping[str, int], template: str, positions: int) -> Any:
     """Build a tokenizer of whole words and single digits, each with or without a blank before it, and of bytes.
 
-    `vocabulary` maps tokens at byte level to ids; a word that it lacks becomes its bytes.
+    `vocabulary` maps byte-level tokens to ids. Other words become bytes.
     """
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
@@ -145,7 +145,7 @@ def _build_vocabulary() -> dict[str, int]:
 
 
 def assign_ids(words: Sequence[str], after_blanks: Sequence[str]) -> dict[str, int]:
-    """Return the id of each token: bytes, words, then blank + digit, sign or word. "Ġ" is the byte-level blank."""
+    """Return the id of each token: bytes, then `words`, then `after_blanks` with a blank ("Ġ" at byte level) before."""
     from tokenizers import pre_tokenizers
 
     tokens = [*sorted(pre_tokenizers.ByteLevel.alphabet()), *words, *("Ġ" + word for word in after_blanks)]

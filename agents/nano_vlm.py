@@ -1,4 +1,4 @@
-"""Nano policy that sees: a random SmolVLM of about a million parameters, with a tokenizer for terse scenes.
+"""Nano policy with vision: a random SmolVLM of about a million parameters, with a tokenizer for terse scenes.
 
 It is generated from a seed like the other nano policies. An image of any size is scaled to 48 pixels and has 3 x 3
 tokens. Colours, forms, digits and names of cells are single tokens, so that an image token can stand for a word.
@@ -59,7 +59,7 @@ def parse_seed(name: str) -> int | None:
 
 
 def hash_recipe() -> str:
-    """Return a hash, 8 hex digits, of all that these policies share; a folder with another hash is rebuilt."""
+    """Return a hash (8 hex digits) of what all these policies share. A folder with another hash is rebuilt."""
     return sha256(json.dumps([ROLES, TEMPLATE, WORDS, LETTERS, SHAPE]).encode()).hexdigest()[:8]
 
 
@@ -75,7 +75,10 @@ def build_config() -> dict[str, Any]:
 
 
 def build_nano_vlm(folder: Path, seed: int = 0) -> None:
-    """Write a nano model that sees, drawn from `seed`, and its tokenizer to `folder`. Keeps the global random state."""
+    """Write a nano model with vision, drawn from `seed`, and its tokenizer to `folder`.
+
+    The global random state does not change.
+    """
     import torch
     from transformers import SmolVLMConfig, SmolVLMForConditionalGeneration
 

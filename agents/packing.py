@@ -1,9 +1,9 @@
 """Group streams into forward passes so that shared tokens are computed once.
 
-Tokens are compared by `Stream.keys`, so that equal placeholders of different images differ. Streams of one role start
-with the same tokens: within a pass this common prefix runs once for all rows. Some streams
-share more, such as attempts at one deal, nested branches, or turns with stripped thoughts. They form a tree, and a tree
-can be one row in which each token attends to its own path (SpecInfer, Miao et al. 2024).
+Tokens are compared by `Stream.keys`, so that placeholders of different images differ. Streams of one role start with
+the same tokens: within a pass this common prefix runs once for all rows. Some streams share more, such as attempts at
+one deal, nested branches, or turns with stripped thoughts. They form a tree, and a tree can be one row in which each
+token attends to its own path (SpecInfer, Miao et al. 2024).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ MIN_SHARED = 16
 MAX_DEPTH = 100
 """Maximum depth of recursive splitting."""
 MAX_MASK_ENTRIES = 1 << 27
-"""Maximum mask entries of a pass with trees, at one byte here and up to four in a library: rows of 11,585 tokens."""
+"""Maximum mask entries of a pass with trees: one row of 11,585 tokens. A library may use up to four bytes for each."""
 
 
 class Costs(NamedTuple):
@@ -119,15 +119,15 @@ def _count_prefix(family: Sequence[Stream]) -> int:
 def find_common_prefix(sequences: Sequence[Ids] | Sequence[list[int]]) -> Ids:
     """Return the longest common prefix of all sequences."""
     ordered = sorted(map(tuple, sequences))
-    return ordered[0][: count_shared(ordered[0], ordered[-1])]  # in lexicographic order the outermost differ soonest
+    return ordered[0][: count_shared(ordered[0], ordered[-1])]  # of a sorted list, first and last share the least
 
 
-def count_shared(one: Sequence[int], other: Sequence[int]) -> int:
+def count_shared(first: Sequence[int], second: Sequence[int]) -> int:
     """Return the length of the common prefix of two sequences."""
-    at, end = 0, min(len(one), len(other))
-    while at < end:  # by leaps, as whole slices are compared quickly
+    at, end = 0, min(len(first), len(second))
+    while at < end:  # compare slices of doubling length, which is faster than single tokens
         leap = 1
-        while at + leap <= end and one[at : at + leap] == other[at : at + leap]:
+        while at + leap <= end and first[at : at + leap] == second[at : at + leap]:
             at, leap = at + leap, leap * 2
         if leap == 1:
             break
@@ -141,7 +141,9 @@ class PrefixTree:
         self._ids, self._costs, self._budget = sequences, costs, token_budget
         order = sorted(sequences, key=lambda i: sequences[i])
         self._place = {i: place for place, i in enumerate(order)}
-        self._agree = [count_shared(sequences[i], sequences[j]) for i, j in pairwise(order)]
+        """Place of each sequence in lexicographic order."""
+        self._shared = [count_shared(sequences[i], sequences[j]) for i, j in pairwise(order)]
+        """Length of the common prefix of each sequence and the next, in this order."""
 
     def find_families(self) -> list[list[int]]:
         """Group the sequences such that few tokens are computed if each group's common prefix runs once.
@@ -167,19 +169,19 @@ class PrefixTree:
             shared = max(0, (self._count_shared(before, i) if before is not None else 0) - prefix)
             new = length - prefix - shared
             last = found[-1] if found else Row((), 0)
-            besides = (last.size + new) ** 2 - last.size**2 - (shared + new) ** 2
-            saves = shared >= MIN_SHARED and shared * self._costs.scores >= besides
+            extra_scores = (last.size + new) ** 2 - last.size**2 - (shared + new) ** 2
+            is_cheaper = shared >= MIN_SHARED and shared * self._costs.scores >= extra_scores
             size = last.size + new
-            if last.streams and saves and size <= limit and size * (prefix + size) <= MAX_MASK_ENTRIES:
+            if last.streams and is_cheaper and size <= limit and size * (prefix + size) <= MAX_MASK_ENTRIES:
                 found[-1] = Row((*last.streams, i), size)
             else:
                 found.append(Row((i,), length - prefix))
             before = i
         return found
 
-    def _count_shared(self, one: int, other: int) -> int:
-        """Return the length of two sequences' common prefix. `one` must not sort after `other`."""
-        return min(self._agree[self._place[one] : self._place[other]], default=len(self._ids[one]))
+    def _count_shared(self, first: int, second: int) -> int:
+        """Return the length of two sequences' common prefix. `first` must not sort after `second`."""
+        return min(self._shared[self._place[first] : self._place[second]], default=len(self._ids[first]))
 
     def _count_opening(self, group: Sequence[int]) -> int:
         """Return the length of the group's common prefix, which is that of its first and last sequence in order."""
@@ -204,9 +206,9 @@ class PrefixTree:
         rest: list[int] = []
         for part in parts.values():
             joint_cost = sum(row.size for row in self.pack_rows(part, shared))
-            own = self._split(part, depth - 1) if (len(part) - 1) * joint_cost > len(part) * start else []
-            if own and sum(cost for _, cost in own) < joint_cost:
-                separate += own
+            groups = self._split(part, depth - 1) if (len(part) - 1) * joint_cost > len(part) * start else []
+            if groups and sum(cost for _, cost in groups) < joint_cost:
+                separate += groups
             else:
                 rest += part
         if rest:

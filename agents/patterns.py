@@ -1,4 +1,4 @@
-"""Regular expressions of users over texts of models, with a time limit.
+"""Search models' texts with users' regular expressions, with a time limit.
 
 Python's `re` can take years on forty letters, such as (a|aa)+$ on aaa…b. `regex` has the same syntax and a timeout.
 """

@@ -1,4 +1,4 @@
-"""Pairing of a seat's tool calls with the results that follow, for roles with the reply format `native`."""
+"""Pair a seat's tool calls with their results, for roles with the reply format `native`."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from games.contracts import TOOL, Image, View
 
 
 class PendingCalls:
-    """Tool calls of a seat's last reply, which await their results. `count` counts the calls of the whole match."""
+    """Tool calls of a seat's last reply that await results. `count` is the number of calls in the match so far."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -22,8 +22,8 @@ class PendingCalls:
     def split(self, view: View) -> tuple[list[ToolResult], View]:
         """Return the results among a view's messages, and the view without them.
 
-        Results belong to the pending calls in their order. Further ones, which answer what was not readable as a call
-        in the model's own format, have a number of their own.
+        Results belong to the pending calls in their order. Further results answer acts that were not calls in the
+        model's own format; they get a new id.
         """
         texts = [shorten_message(message.text) for message in view.messages if message.sender == TOOL]
         results = [ToolResult(call.id, text, call.name) for call, text in zip(self._last, texts, strict=False)] + [

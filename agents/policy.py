@@ -48,12 +48,12 @@ class NewAdapter(NamedTuple):
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a trained policy's weights come from: what any process needs to load them."""
+    """Source of a trained policy's weights: all that a process needs to load them."""
 
     source: Path
     """Folder of the initial weights."""
     folder: Path
-    """Folder of the present weights, such as a checkpoint's."""
+    """Folder of the current weights, such as a checkpoint's."""
     adapter: NewAdapter | None
     """Adapter to create unless the folder has it."""
     precision: Precision
@@ -62,7 +62,7 @@ class Origin:
 
     @property
     def is_adapter(self) -> bool:
-        """Return True if an adapter is trained, not a full model."""
+        """True if the trained model is an adapter."""
         return self.adapter is not None or is_adapter(self.source)
 
     @property
@@ -71,9 +71,9 @@ class Origin:
         return self.adapter.base if self.adapter else read_adapter(self.source).base
 
     def load(self, bases: Callable[[Path], Any]) -> tuple[Any, AdapterOnBase | None]:
-        """Load the model to train onto the device and, for an adapter, its base by `bases`.
+        """Load the model to train onto the device; return it and, if it is an adapter, the adapter with its base.
 
-        Raises WeightsError for invalid weights.
+        `bases` loads an adapter's base model from a folder. Raises WeightsError for invalid weights.
         """
         if not self.is_adapter:
             model = load_module(self.folder, bf16=self.precision.has_bf16_weights)
@@ -83,14 +83,14 @@ class Origin:
         from agents.adapter import create_adapter, load_adapter
         from agents.weights import resolve_base
 
-        on = resolve_base(self.source)
-        base = bases(on)
+        base_folder = resolve_base(self.source)
+        base = bases(base_folder)
         if is_adapter(self.folder):
             model = load_adapter(base, self.folder)
         else:
             assert self.adapter is not None
             model = create_adapter(base, self.adapter.spec, self.adapter.seed)
-        return model, AdapterOnBase(model, base, on, self.base_name)
+        return model, AdapterOnBase(model, base, base_folder, self.base_name)
 
 
 class Bases:
@@ -125,13 +125,13 @@ class Policy:
     version: int = 0
     positions: int = NO_LIMIT
     """Maximum tokens of a context with its reply."""
-    sight: VisionSettings = DEFAULT_VISION
+    vision_settings: VisionSettings = DEFAULT_VISION
     base: AdapterOnBase | None = None
     """Base of a trained adapter."""
     origin: Origin | None = None
     """Origin of the trained weights; None for a frozen policy."""
     bases: Callable[[Path], Any] | None = None
-    """Loads the base of an adapter."""
+    """Function that loads an adapter's base model from a folder; None to load it for this policy alone."""
 
     @staticmethod
     def load(
@@ -142,16 +142,16 @@ class Policy:
         adapter: NewAdapter | None = None,
         bases: Callable[[Path], Any] | None = None,
         precision: Precision = Precision.FP32,
-        sight: VisionSettings = DEFAULT_VISION,
+        vision_settings: VisionSettings = DEFAULT_VISION,
         empty: bool = False,
     ) -> "Policy":
         """Load a policy's tokenizer and, if `train`, its weights from `folder`. `source` is the folder it started from.
 
-        The policy is an adapter if `source` is one, or if `adapter` describes a new one, created unless `folder` has
-        it. `bases` loads its base; `precision` sets the dtype of full weights; `sight` are the settings of its vision.
-        With `empty`, the weights are left to `load_model`, or to another process. Raises WeightsError or ChatError.
+        The policy is an adapter if `source` holds one, or if `adapter` describes a new one, which is created unless
+        `folder` holds it. `bases` loads its base model. `precision` sets the dtype of full weights. With `empty`, the
+        weights are not loaded: `load_model` does so later, or another process. Raises WeightsError or ChatError.
         """
-        tokenizer, frame = load_tokenizer_and_frame(source, sight.max_pixels)
+        tokenizer, frame = load_tokenizer_and_frame(source, vision_settings.max_pixels)
         policy = Policy(
             name=name,
             source=source,
@@ -160,8 +160,8 @@ class Policy:
             frame=frame,
             trained=train,
             positions=find_positions(source),
-            sight=sight,
-            origin=Origin(source, folder, adapter, precision, sight.frozen) if train else None,
+            vision_settings=vision_settings,
+            origin=Origin(source, folder, adapter, precision, vision_settings.frozen) if train else None,
             bases=bases,
         )
         if not empty:
@@ -205,15 +205,15 @@ class Policy:
         self.save_companions(folder)
 
     def save_companions(self, folder: Path) -> None:
-        """Save what belongs to a full model besides its weights and config: tokenizer and image settings."""
+        """Save the tokenizer and image processor settings that belong to a full model's weights and config."""
         self.tokenizer.save_pretrained(folder)
-        for name in ("preprocessor_config.json", "processor_config.json"):  # of images, for other programs
+        for name in ("preprocessor_config.json", "processor_config.json"):  # other programs need them for images
             if (self.source / name).is_file():
                 shutil.copyfile(self.source / name, folder / name)
-        if self.sight.max_pixels is not None:
+        if self.vision_settings.max_pixels is not None:
             from agents.eyes.preprocessing import limit_pixels
 
-            limit_pixels(folder, self.sight.max_pixels)
+            limit_pixels(folder, self.vision_settings.max_pixels)
 
 
 def find_positions(folder: Path) -> int:
@@ -227,11 +227,10 @@ def find_positions(folder: Path) -> int:
 
 
 def load_tokenizer_and_frame(folder: Path, max_pixels: int | None = None) -> tuple[Any, ChatFrame]:
-    """Return the tokenizer and the chat format of a model folder, or of an adapter's base.
+    """Return the tokenizer and the chat frame of a model folder, or of an adapter's base.
 
-    An image has at most `max_pixels` in it, by default the model's own maximum.
-
-    Cached until the folder's JSON or Jinja files change. Raises WeightsError or ChatError.
+    Images are scaled to at most `max_pixels` pixels, by default the model's own maximum. Cached until the folder's JSON
+    or Jinja files change. Raises WeightsError or ChatError.
     """
     from agents.weights import resolve_base
 
@@ -249,9 +248,9 @@ def _load_tokenizer_and_frame(folder: Path, max_pixels: int | None, changed: int
 
 
 def find_image_token(folder: Path, max_pixels: int | None = None) -> ImageToken | None:
-    """Return the placeholder of images, of at most `max_pixels`, of a folder's model; None without vision.
+    """Return the image placeholder of a folder's model, for images of at most `max_pixels`; None without vision.
 
-    Raises WeightsError if the model cannot have such images.
+    Raises WeightsError if the model does not support this maximum.
     """
     vision = load_vision(folder)
     return vision.make_token(max_pixels) if vision else None
@@ -284,9 +283,9 @@ def trainable_parameters(model: Any) -> dict[str, Any]:
 
 
 def check_readable(model: Path, policy: Path) -> None:
-    """Raise ValueError unless a model reads all streams of a policy as the policy does; both are folders.
+    """Raise ValueError unless a model can read a policy's streams. Both are given as folders.
 
-    They need the same tokenizer and chat format, and the model as many tokens and positions as the policy.
+    They must have the same tokenizer and chat format, and the model at least the policy's vocabulary and positions.
     """
     from agents.weights import resolve_base
 
@@ -295,10 +294,11 @@ def check_readable(model: Path, policy: Path) -> None:
     base, other = resolve_base(model), resolve_base(policy)
     if read_vocabulary_size(base) < read_vocabulary_size(other):
         raise ValueError(
-            f"{model} knows {read_vocabulary_size(base):,} tokens, and {policy} {read_vocabulary_size(other):,}"
+            f"{model} has a vocabulary of {read_vocabulary_size(base):,} tokens, but {policy} one of "
+            f"{read_vocabulary_size(other):,}"
         )
     if read_positions(base) < read_positions(other):
-        raise ValueError(f"{model} reads {read_positions(base):,} tokens, and {policy} {read_positions(other):,}")
+        raise ValueError(f"{model} reads {read_positions(base):,} tokens, but {policy} {read_positions(other):,}")
 
 
 def load_module(folder: Path, frozen: bool = False, bf16: bool = False) -> Any:
@@ -313,7 +313,7 @@ def load_module(folder: Path, frozen: bool = False, bf16: bool = False) -> Any:
 
 
 def load_frozen(folder: Path, precision: Precision, packed: bool) -> Any:
-    """Load the folder's model for inference, without gradients; converted by `convert_to_bf16` for bfloat16 products.
+    """Load the folder's model for inference, without gradients. `convert_to_bf16` converts it for bfloat16 products.
 
     bfloat16 weights are not converted to float32 first, which would take three times the memory. Their linear layers
     stay bfloat16; the rest becomes float32 unless `precision` has bfloat16 weights.
@@ -328,8 +328,8 @@ def load_frozen(folder: Path, precision: Precision, packed: bool) -> Any:
     if precision.has_bf16_weights or not is_bf16(folder):
         return convert_to_bf16(load_module(folder, True, precision.has_bf16_weights), packed, may_move=True)
     model = load_module(folder, True, bf16=True)
-    if any(buffer.dtype == torch.bfloat16 for buffer in model.buffers()):  # worked out in it, and not what it was
-        del model  # or both would be held
+    if any(buffer.dtype == torch.bfloat16 for buffer in model.buffers()):  # computed in bfloat16: no longer exact
+        del model  # so that memory holds only one
         return convert_to_bf16(load_module(folder, frozen=True), packed)
     model = convert_to_bf16(model, packed, may_move=True)
     for parameter in model.parameters():

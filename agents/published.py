@@ -45,17 +45,17 @@ class FolderWeights:
 
 
 class RemoteWeights(ABC):
-    """Published weights that other processes hold, which are never complete in this one. Subclasses say where."""
+    """Published weights that other processes hold and that are never complete in this one."""
 
     gather: Callable[[], AbstractContextManager[Any]] = nullcontext
 
     def unwrap(self) -> Any:
-        """Raise TypeError: only an engine that receives them from those processes serves them."""
+        """Raise TypeError, because only an engine that receives weights from those processes can serve them."""
         raise TypeError(f"{type(self).__name__} are not in this process")
 
     @abstractmethod
     def write(self, folder: Path) -> None:
-        """Write them with the model's config in Hugging Face layout, or an adapter in peft's."""
+        """Write weights and config to a folder: a full model in Hugging Face layout, or an adapter in peft's."""
 
 
 class RemoteTensors(Mapping[str, Any], ABC):
@@ -63,7 +63,7 @@ class RemoteTensors(Mapping[str, Any], ABC):
 
     @abstractmethod
     def write(self, path: Path, metadata: Mapping[str, str]) -> None:
-        """Write all of them to a safetensors file, a part at a time. Must not run in an event loop."""
+        """Write all tensors to a safetensors file, a part at a time. Must not run in an event loop."""
 
 
 Weights = ModuleWeights | FolderWeights | RemoteWeights

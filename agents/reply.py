@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 PUBLIC_LENGTH = 400
 FIELD_LENGTH = 4_000
-JOINERS = "\u200c\u200d"  # letters of many scripts, and emoji, are joined and parted by these
+JOINERS = "\u200c\u200d"  # zero-width non-joiner and joiner, which emoji and many scripts need
 
 TALK = " Talk may follow after |."
 """Sentence in a game's rules that allows talk."""
@@ -44,9 +44,9 @@ class Reply:
 class ReplySpec(BaseModel):
     """Reply format of a role: `tagged` or `json` with named fields, or `free`, which is `ACT | talk` in one line.
 
-    `whole` passes every line but the private field to the game, for acts with code or tool calls. `native` is `whole`
-    with tools as the model's chat template has them: their definitions, and their results as turns of their own. Calls
-    are written in the model's own format. A template without tools, or an endpoint, gets them as text.
+    `whole` passes all lines except the private field to the game, for acts with code or tool calls. `native` is `whole`
+    with the definitions, calls and results of tools in the form of the model's chat template. For an endpoint, or a
+    template without tools, they are text.
     """
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True)
@@ -74,7 +74,7 @@ class ReplySpec(BaseModel):
 
     @property
     def is_whole(self) -> bool:
-        """True if the game reads all lines but the private field."""
+        """True if the game reads all lines except the private field."""
         return self.format in ("whole", "native")
 
     def parse(self, text: str, stop: Sequence[str] = ()) -> Reply:
@@ -88,7 +88,7 @@ class ReplySpec(BaseModel):
                 return self._parse_json(text)
             case "whole" | "native":
                 return self._parse_whole(text)
-        lines = visible(text, keep="\n").strip().split("\n")
+        lines = remove_invisible(text, keep="\n").strip().split("\n")
         action, _, public = lines[0].partition("|")
         return _make_reply(action, public, "")
 
@@ -141,7 +141,7 @@ class ReplySpec(BaseModel):
 
     def _parse_whole(self, text: str) -> Reply:
         private, text = _cut_out(text, self.private) if self.private else ("", text)
-        act = visible(text, keep="\n").strip()[:FIELD_LENGTH]
+        act = remove_invisible(text, keep="\n").strip()[:FIELD_LENGTH]
         return Reply("", act, to_one_line(private, FIELD_LENGTH), ok=bool(act))
 
     def _parse_json(self, text: str) -> Reply:
@@ -152,7 +152,7 @@ class ReplySpec(BaseModel):
         return _make_reply(*(value or "" for value in texts))
 
 
-def visible(text: str, keep: str = "") -> str:
+def remove_invisible(text: str, keep: str = "") -> str:
     """Remove control, bidi and other invisible characters from a text. Blanks not in `keep` become " ".
 
     With a line feed in `keep`, every kind of line break becomes one. Lone surrogates become U+FFFD.
@@ -166,7 +166,7 @@ def visible(text: str, keep: str = "") -> str:
 
 def to_one_line(text: str, limit: int) -> str:
     """Return the visible text in one line with single blanks, cut to `limit` characters."""
-    return " ".join(visible(text).split())[:limit].rstrip()
+    return " ".join(remove_invisible(text).split())[:limit].rstrip()
 
 
 def _clean_character(char: str, keep: str) -> str:
@@ -178,7 +178,7 @@ def _clean_character(char: str, keep: str) -> str:
 
 
 def _make_reply(action: str, public: str, private: str) -> Reply:
-    # A bar in the act would let the game take the rest of it for talk.
+    # The game would read text after a bar in the act as talk.
     act = to_one_line(action.replace("|", " "), FIELD_LENGTH)
     return Reply(to_one_line(public, PUBLIC_LENGTH), act, to_one_line(private, FIELD_LENGTH), ok=bool(act))
 
@@ -196,8 +196,8 @@ def _find_last(text: str, tag: str) -> str:
 def _cut_out(text: str, tag: str) -> tuple[str, str]:
     """Return (content of the last complete tag, text without any such tags and their contents).
 
-    An unclosed tag extends to the end. A closing tag without an opening one extends from the start, because the chat
-    templates of many thinking models open it in the prompt.
+    An unclosed tag extends to the end of the text. One without an opening extends from its start, because the chat
+    templates of many thinking models open the tag in the prompt.
     """
     pieces, inner, depth, begin, done = [], "", 0, 0, 0
     for number, mark in enumerate(re.finditer(f"<(/?){re.escape(tag)}>", text)):

@@ -30,7 +30,7 @@ from agents.errors import RoleError
 from agents.memory import ImageMemory, Memory
 from agents.names import nearest
 from agents.patterns import Pattern
-from agents.reply import TALK, Reply, ReplySpec, visible
+from agents.reply import TALK, Reply, ReplySpec, remove_invisible
 from agents.templates import MAX_TEXT, BadTemplate, compile_template, render_template
 from games.contracts import ContentPart, Image, View
 
@@ -153,8 +153,8 @@ class Sampling(Part):
 
     @model_validator(mode="after")
     def _check_selection(self) -> Self:
-        if len(given := [f"`{name}`" for name in SELECTIONS if getattr(self, name)]) > 1:
-            raise ValueError(f"{' and '.join(given)} each select among several samples: give one of them")
+        if len(selections := [f"`{name}`" for name in SELECTIONS if getattr(self, name)]) > 1:
+            raise ValueError(f"{' and '.join(selections)} each select among several samples: give one of them")
         return self
 
 
@@ -290,8 +290,8 @@ class Role(Part):
 
 
 def shorten_message(text: str) -> str:
-    """Return a message's text as models read it: cut to 4,000 characters, without invisible characters."""
-    return visible(text if len(text) <= MESSAGE_LENGTH else f"{text[: MESSAGE_LENGTH - 2]} …", keep="\n")
+    """Return a message's text as models read it: without invisible characters, and cut to 4,000 characters."""
+    return remove_invisible(text if len(text) <= MESSAGE_LENGTH else f"{text[: MESSAGE_LENGTH - 2]} …", keep="\n")
 
 
 def _indent_message(text: str) -> str:
@@ -334,7 +334,7 @@ def list_roles(folders: Iterable[str | Path] = ()) -> dict[str, Path]:
 def load_role(name_or_path: str, folders: Iterable[str | Path] = ()) -> Role:
     """Load a role by name (built-in or from the folders) or by a .yaml or .yml path.
 
-    Raises RoleError for an unknown name, an invalid file, or a role that is not named like its file.
+    Raises RoleError for an unknown name, an invalid file, or a role whose name differs from its file's.
     """
     if name_or_path.endswith((".yaml", ".yml")):
         return read_role(name_or_path)
@@ -351,7 +351,7 @@ def load_role(name_or_path: str, folders: Iterable[str | Path] = ()) -> Role:
 
 
 def find_role_for(game: str, seat: str) -> str:
-    """Return the name of the built-in role for a game's seat, `seat` or `game_seat`; "" if there is none.
+    """Return the name of the built-in role for a game's seat, SEAT or GAME_SEAT; "" if there is none.
 
     Trailing numbers are ignored: `solver_2` is a `solver`. Roles written for another game do not count.
     """

@@ -10,8 +10,7 @@ from agents.role import Role, load_role
 from agents.templates import find_items, find_names
 from games.contracts import Message, View
 
-WORDS = "You have won"
-"""Sample text of a message."""
+SAMPLE_TEXT = "You have won"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +63,7 @@ def _check_facts(role: Role, views: Sequence[View]) -> Iterable[str]:
     ):
         shown = [find_items(text, name) for text in (role.system, role.turn)]
         names = dict.fromkeys(fact for view in views for fact in getattr(view, name))
-        unused = [fact for fact in names if all(each is not None and fact not in each for each in shown)]
+        unused = [fact for fact in names if all(facts is not None and fact not in facts for facts in shown)]
         if unused:
             yield f"turn: never shows {', '.join(f'`{name}.{fact}`' for fact in unused)}: the seat {consequence}"
 
@@ -72,9 +71,9 @@ def _check_facts(role: Role, views: Sequence[View]) -> Iterable[str]:
 def _check_senders(role: Role, views: Sequence[View]) -> Iterable[str]:
     """Yield a warning if the turn template shows messages without their senders: players could pose as the referee."""
     for view in views[:1]:
-        samples = [Message.of(who, WORDS) for who in ("referee", f"not {view.seat}")]
-        first, second = (role.render_turn(view._replace(messages=(one,)), first=False) for one in samples)
-        if first == second and WORDS in first:
+        samples = [Message.of(sender, SAMPLE_TEXT) for sender in ("referee", f"not {view.seat}")]
+        first, second = (role.render_turn(view._replace(messages=(message,)), first=False) for message in samples)
+        if first == second and SAMPLE_TEXT in first:
             yield "turn: shows what was said but not by whom, so it can be forged: write `{{ m.sender }}: ` before it"
 
 

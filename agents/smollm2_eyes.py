@@ -1,8 +1,8 @@
-"""SmolLM2-135M-Instruct with eyes: its text weights unchanged, and a small vision tower drawn from a seed.
+"""SmolLM2-135M-Instruct with vision: its text weights unchanged, and a small vision tower drawn from a seed.
 
 The layout is SmolVLM's. An image is scaled to 16 pixels and has 2 x 2 tokens, so a scene is shown as tiles with their
 names as text. The placeholder is a reserved token of the vocabulary, so that no weight of the language model changes.
-The eyes see nothing until they are fitted: the pipeline stage `ground` with `loss: words` does so in seconds.
+The tower is of no use until it is trained: the pipeline stage `ground` with `loss: words` does so in seconds.
 """
 
 import json
@@ -16,7 +16,7 @@ from agents.model_folder import load_model, load_tokenizer
 NAME = "smollm2-eyes"
 PARAMETERS = 134_944_960
 IMAGE = "<jupyter_script>"
-"""Reserved token that stands for an image: nothing in SmolLM2's chats uses it."""
+"""Reserved token that serves as placeholder of an image; nothing else in SmolLM2's chats uses it."""
 VISION: dict[str, Any] = {
     "hidden_size": 128, "intermediate_size": 384, "num_hidden_layers": 2, "num_attention_heads": 4,
     "image_size": 16, "patch_size": 8,
@@ -32,19 +32,19 @@ def parse_seed(name: str) -> int | None:
 
 
 def hash_recipe() -> str:
-    """Return a hash, 8 hex digits, of all that these models share; a folder with another hash is rebuilt."""
+    """Return a hash (8 hex digits) of what all these models share. A folder with another hash is rebuilt."""
     return sha256(json.dumps([IMAGE, VISION, TOWER, CONNECTOR]).encode()).hexdigest()[:8]
 
 
 def build_config(text: dict[str, Any], image: int) -> dict[str, Any]:
-    """Return the settings of the model's SmolVLMConfig for those of its language model and the placeholder's id."""
+    """Return settings of a SmolVLMConfig. `text` are those of its language model, `image` is the placeholder's id."""
     ids = {name: text.get(name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
-    seen = {"vision_config": VISION, "scale_factor": 1, "image_token_id": image, "tie_word_embeddings": True}
-    return {"text_config": text, **seen, **ids}
+    vision = {"vision_config": VISION, "scale_factor": 1, "image_token_id": image, "tie_word_embeddings": True}
+    return {"text_config": text, **vision, **ids}
 
 
 def build_smollm2_eyes(folder: Path, source: Path, seed: int = 0) -> None:
-    """Write SmolLM2, from its folder `source`, with new eyes drawn from `seed` to `folder`.
+    """Add a vision tower drawn from `seed` to SmolLM2, whose folder is `source`, and write both to `folder`.
 
     Raises WeightsError if the source is invalid.
     """

@@ -28,14 +28,12 @@ class MediaSpan:
     hash: str
     """SHA-256 of the encoded image, as hex digits."""
     data: bytes = field(default=b"", compare=False, repr=False)
-    """The encoded image. Empty in a log's row, whose image is a file of its own."""
+    """The encoded image. Empty in a log's row, because the log keeps images as files."""
     size: tuple[int, int] | None = None
     """Height and width in pixels to which the model scales it; None if the model scales all images alike."""
 
     def token_keys(self) -> range:
-        """Return a negative integer per token, which no other image and no token id has: 48 bits of hash, 12 of offset.
-
-        An image of another size is another image.
+        """Return a negative integer per token that is unique to this image and size: 48 bits of hash, 12 of offset.
 
         Raises ValueError if the hash is not hexadecimal or the image has more than `MAX_IMAGE_TOKENS` tokens.
         """
@@ -90,7 +88,7 @@ class Stream:
             lengths = {len(self.ids), len(self.mask), len(self.logprobs), len(self.turns)}
             raise ValueError(f"a stream's four lists must be equally long, not {sorted(lengths)}")
         if self.entropy and len(self.entropy) != len(self.ids):
-            raise ValueError(f"{len(self.entropy)} entropies are not of {len(self.ids)} tokens")
+            raise ValueError(f"a stream of {len(self.ids)} tokens must have as many entropies, not {len(self.entropy)}")
 
     def __len__(self) -> int:
         """Return the number of tokens."""
@@ -106,9 +104,9 @@ class Stream:
         """The ids, with distinct negative integers in place of images' placeholders; see `compute_keys`."""
         return compute_keys(self.ids, self.media) if self.media else self.ids
 
-    def before(self, place: int) -> Context:
-        """Return the tokens before a place, with the images that end there or earlier."""
-        return Context(self.ids[:place], [span for span in self.media if span.start + span.length <= place])
+    def before(self, position: int) -> Context:
+        """Return the tokens before a position, with the images that end there or earlier."""
+        return Context(self.ids[:position], [span for span in self.media if span.start + span.length <= position])
 
     def observe(self, ids: Sequence[int], media: Sequence[MediaSpan] = ()) -> None:
         """Append tokens that the policy reads: turn markup, observations and tool results. They carry no loss.
@@ -152,7 +150,7 @@ class Stream:
 
 
 def answer_stream(context: Context, opening: Sequence[int], answer: Sequence[int], turn: int) -> Stream:
-    """Return the stream of a context, the opening of a reply, and an answer, whose tokens alone count as sampled."""
+    """Return the stream of a context, a reply's opening and an answer. Only the answer's tokens count as sampled."""
     before = len(context.ids) + len(opening)
     return Stream(
         [*context.ids, *opening, *answer],

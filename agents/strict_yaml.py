@@ -54,7 +54,7 @@ def read(path: str | os.PathLike[str]) -> Any:
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
-    """Return the text of a UTF-8 file of at most 1 MB. Raises YamlError if it cannot be read, is larger or no UTF-8."""
+    """Return the text of a file. Raises YamlError if it cannot be read, is larger than 1 MB or not UTF-8."""
     try:
         with open_plain(path, 1 << 60) as file:
             data = file.read(MAX_BYTES + 1)
@@ -84,10 +84,10 @@ def load(text: str, source: str) -> Any:
 
 
 def dump(value: Any, source: str) -> str:
-    """Return a YAML text from which `load` reads the same value. Raises YamlError, naming `source`, without one."""
+    """Return a YAML text from which `load` reads the same value. Raises YamlError, naming `source`, if none exists."""
     try:
         text = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
-    except yaml.YAMLError:  # an object of some library
+    except yaml.YAMLError:  # an object that is not plain data
         text = ""
     if not text or load(text, source) != value:
         problem = "YAML cannot hold these values: keep to texts, numbers, lists and mappings"
@@ -190,7 +190,7 @@ class _Dumper(yaml.SafeDumper):
 _Dumper.add_representer(str, _Dumper.represent_text)
 
 
-@lru_cache(maxsize=1)  # what is wrong with a text is looked up in it as soon as it was read
+@lru_cache(maxsize=1)  # error messages locate fields in the text that was just read
 def _compose(text: str) -> yaml.Node:
     """Parse a text's only document into PyYAML nodes, which callers must not change; cached. Raises _Fault."""
     if len(text) > MAX_BYTES:
@@ -267,7 +267,7 @@ def _parse_plain(text: str) -> str | int | float | bool | None:
     """Return the value of an unquoted YAML scalar by the core schema; NaN for any number that is not finite."""
     if text in CONSTANTS:
         return CONSTANTS[text]
-    if len(text) > 400:  # no number that anybody meant, and slow to read as one
+    if len(text) > 400:  # surely not meant as a number, and slow to parse as one
         return text
     if INT.fullmatch(text):
         return int(text, 0) if text[:2] in ("0o", "0x") else int(text)

@@ -1,8 +1,8 @@
 """Remove the lines of a template that contain only tags.
 
 Jinja either keeps the line break after every tag, which leaves empty lines, or removes all of them (`trim_blocks`),
-which joins lines. Here, as in Mustache, a line with only tags and comments prints nothing, and any other line ends
-where it ends. Jinja's own `-%}` and `+%}` work as usual.
+which joins lines. Here, as in Mustache, a line with only tags and comments prints nothing, and any other line keeps its
+line break. Jinja's own `-%}` and `+%}` work as usual.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ def strip_tag_lines(source: str, environment: Environment) -> str:
         first, *others = [piece.text] if piece.is_tag else piece.text.split("\n")
         lines[-1].append(Piece(first, piece.is_tag))
         lines.extend([Piece(text, False)] for text in others)
-    texts, kept = [_find_lone_tags(line) for line in lines], ["".join(piece.text for piece in line) for line in lines]
+    texts = ["".join(piece.text for piece in line) for line in lines]
+    lone_tags = [_find_lone_tags(line) for line in lines]
     last = len(lines) - 1
     joined = (
-        kept[n] + "\n" * (n < last) if text is None else _add_break(text, n < last) for n, text in enumerate(texts)
+        texts[n] + "\n" * (n < last) if tags is None else _add_break(tags, n < last) for n, tags in enumerate(lone_tags)
     )
     return "".join(joined)
 

@@ -26,9 +26,9 @@ from agents.template_lines import strip_tag_lines
 
 MAX_TEXT = 20_000
 MAX_STEPS = 100_000
-"""Budget of a rendering. A step is a node of a loop's body, a visited value, or `LETTERS_PER_STEP` characters:
+"""Budget of a rendering. A step is a node of a loop's body, a visited value, or `CHARACTERS_PER_STEP` characters:
 about a microsecond."""
-LETTERS_PER_STEP = 50
+CHARACTERS_PER_STEP = 50
 MAX_RESULT = 1e12
 """Maximum number in a template's constants and calculations."""
 MAX_NUMBER = 10_000
@@ -40,7 +40,7 @@ FILTER_NAMES = (
     "lower", "max", "min", "reverse", "round", "sort", "string", "title", "tojson", "trim", "truncate",
     "unique", "upper",
 )  # fmt: skip
-BY_LETTER = frozenset({"list", "max", "min", "reverse", "sort", "title", "unique"})
+PER_CHARACTER = frozenset({"list", "max", "min", "reverse", "sort", "title", "unique"})
 """Filters that process each character of a text."""
 MAX_INDENT = 16
 MAX_DEPTH = 20
@@ -61,8 +61,8 @@ class _MissingName(StrictUndefined):
     def _undefined_message(self) -> str:
         owner, name = self._undefined_obj, self._undefined_name
         known = [key for key in owner if isinstance(key, str)] if isinstance(owner, Mapping) else []
-        there = nearest(str(name), known) or (f" (there are: {', '.join(known)})"[:200] if known else "")
-        return f"there is no '{name}' here{there}"
+        hint = nearest(str(name), known) or (f" (there are: {', '.join(known)})"[:200] if known else "")
+        return f"there is no '{name}' here{hint}"
 
 
 class _Sandbox(ImmutableSandboxedEnvironment):
@@ -116,7 +116,7 @@ class _Bounds(NodeTransformer):
     def visit_Filter(self, node: nodes.Filter) -> nodes.Node:
         self.generic_visit(node)
         if node.node is not None:
-            node.node = _meter(node.node, "spelled" if node.name in BY_LETTER else "metered")
+            node.node = _meter(node.node, "spelled" if node.name in PER_CHARACTER else "metered")
         return node
 
     def _meter_operands(self, node: Any) -> nodes.Node:
@@ -188,7 +188,7 @@ def _meter_value(context: Context, value: Any) -> Any:
 
 
 @pass_context
-def _meter_letters(context: Context, value: Any) -> Any:
+def _meter_characters(context: Context, value: Any) -> Any:
     """Charge the steps of a value, and one per character of a text, to the rendering's budget. Returns the value."""
     if isinstance(value, str):
         _spend(context, len(value))
@@ -204,9 +204,9 @@ def _range(context: Context, *bounds: int) -> range:
 
 
 def _count_steps(value: Any) -> int:
-    """Return the steps of a value: 1 for itself and each nested value, and 1 per `LETTERS_PER_STEP` characters."""
+    """Return the steps of a value: 1 for itself and each nested value, and 1 per `CHARACTERS_PER_STEP` characters."""
     if isinstance(value, str):
-        return 1 + len(value) // LETTERS_PER_STEP
+        return 1 + len(value) // CHARACTERS_PER_STEP
     if isinstance(value, Mapping):
         return 1 + sum(_count_steps(key) + _count_steps(inner) for key, inner in value.items())
     if isinstance(value, list | tuple):
@@ -216,11 +216,11 @@ def _count_steps(value: Any) -> int:
 
 def _limit_filter(function: Callable[..., Any], max_number: int) -> Callable[..., Any]:
     """Wrap a Jinja filter to raise SecurityError for numbers above `max_number` and results longer than `MAX_TEXT`."""
-    before = 2 if hasattr(function, "jinja_pass_arg") else 1  # the value, and a context before it
+    skipped = 2 if hasattr(function, "jinja_pass_arg") else 1  # the filtered value, and a context before it
 
     @functools.wraps(function)
     def limited(*arguments: Any, **options: Any) -> Any:
-        for option in (*arguments[before:], *options.values()):
+        for option in (*arguments[skipped:], *options.values()):
             if isinstance(option, int | float) and not abs(option) <= max_number:
                 raise SecurityError(f"numbers above {max_number:,} are not allowed in filters")
             if isinstance(option, str) and option.count(".") > 8:
@@ -248,9 +248,11 @@ def hang(text: str) -> str:
 
 def _create_sandbox() -> _Sandbox:
     sandbox = _Sandbox(undefined=_MissingName, optimized=False)  # the optimiser would evaluate without metering
-    kept = {name: _limit_filter(FILTERS[name], MAX_INDENT if name == "tojson" else MAX_NUMBER) for name in FILTER_NAMES}
-    counting = {"counted": _count_items, "metered": _meter_value, "spelled": _meter_letters}
-    sandbox.filters = kept | {"join": _join, "hang": hang} | counting
+    filters = {
+        name: _limit_filter(FILTERS[name], MAX_INDENT if name == "tojson" else MAX_NUMBER) for name in FILTER_NAMES
+    }
+    counting = {"counted": _count_items, "metered": _meter_value, "spelled": _meter_characters}
+    sandbox.filters = filters | {"join": _join, "hang": hang} | counting
     sandbox.globals = {"range": _range}
     return sandbox
 
@@ -339,6 +341,6 @@ def render_template(template: Template, values: Mapping[str, Any]) -> str:
             pieces.append(piece)
     except Exception as error:  # noqa: BLE001 an untrusted template may raise anything
         lines = [frame.lineno for frame in extract_tb(error.__traceback__) if frame.filename == "<template>"]
-        where = f"line {lines[-1]}: " if lines else ""
-        raise BadTemplate(where + (" ".join(str(error).split()) or type(error).__name__)) from None
+        prefix = f"line {lines[-1]}: " if lines else ""
+        raise BadTemplate(prefix + (" ".join(str(error).split()) or type(error).__name__)) from None
     return "".join(pieces).strip()

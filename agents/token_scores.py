@@ -1,4 +1,4 @@
-"""Log-probability, entropy and divergence of tokens from logits, with gradients that hold no float32 copy of them."""
+"""Log-probability, entropy and divergence of tokens from logits, with gradients, but no float32 copy of the logits."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -44,7 +44,7 @@ class Divergence(torch.autograd.Function):
     """Map logits [N, V] and a teacher's log-probabilities [N, V] to KL(p ‖ teacher) of each of N tokens, [N] float32.
 
     Works on a few rows at a time, as `TokenScores`. With x = logits / temperature, p = softmax(x) and d = log p -
-    teacher: KL = Σ p d, and ∂KL / ∂ x_j = p_j (d_j - KL). Ids that are banned, with p = 0, add nothing.
+    teacher: KL = Σ p d, and ∂KL / ∂ x_j = p_j (d_j - KL). Banned ids (p = 0) add nothing.
     """
 
     @staticmethod
@@ -69,7 +69,7 @@ class Divergence(torch.autograd.Function):
 def _weigh_gaps(
     logits: torch.Tensor, teacher: torch.Tensor, temperatures: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return p and p (log p - teacher) of logits [N, V]; 0 where p is."""
+    """Return p and p (log p - teacher) of logits [N, V]. Both are 0 where p is 0."""
     log_p = log_softmax(logits, temperatures)
     p = log_p.exp()
     return p, (log_p - teacher).mul_(p).masked_fill_(p == 0.0, 0.0)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from agents.errors import ChatError
 from agents.tool_values import NAME, Definition, convert_arguments, parse_python_calls
-from games.untrusted_json import DECODER, DEEPEST, is_too_deep
+from games.untrusted_json import DECODER, MAX_DEPTH, is_too_deep
 
 MAX_CHARACTERS = 20_000
 """Characters of a reply in which calls are read; the rest is speech."""
@@ -44,11 +44,12 @@ class ToolResult:
 
 
 class Reading(NamedTuple):
-    """Parsed reply: the speech around the calls, the readable calls in order, and why another is unreadable, or ""."""
+    """Parsed reply: speech around the calls, readable calls in order, and the problem of the first unreadable call."""
 
     speech: str
     calls: tuple[ToolCall, ...] = ()
     problem: str = ""
+    """Empty if all calls are readable."""
 
 
 Pieces = list[tuple[str, str]]
@@ -61,7 +62,7 @@ class Format(NamedTuple):
     """A format of calls.
 
     `find` returns the first passage with calls at or after an offset, or None, and raises `_Unreadable` for a passage
-    that is marked as a call and is none.
+    that is marked as a call but cannot be read.
     """
 
     write: Callable[[Sequence[ToolCall]], Pieces]
@@ -69,7 +70,7 @@ class Format(NamedTuple):
     marks: tuple[str, ...] = ()
     """Texts that may be control tokens of a tokenizer."""
     typed: bool = True
-    """Whether arguments keep their types. If not, they are texts that a tool's definition converts."""
+    """Whether arguments keep their types. If not, they are read as texts and converted by the tool's definition."""
 
 
 class _Unreadable(Exception):
@@ -86,12 +87,12 @@ def make_call_id(number: int) -> str:
 
 
 def write_calls(format: str, calls: Sequence[ToolCall]) -> Pieces:
-    """Return calls as marks and texts in a format. Raises ChatError if they would not be read as they are."""
+    """Return calls as marks and texts in a format. Raises ChatError if reading them would not return the same calls."""
     pieces = FORMATS[format].write(calls)
-    speech, again, problem = read_calls(format, join_pieces(pieces))
-    names, expected = ([(call.name, list(call.arguments)) for call in some] for some in (again, calls))
+    speech, parsed, problem = read_calls(format, join_pieces(pieces))
+    names, expected = ([(call.name, list(call.arguments)) for call in each] for each in (parsed, calls))
     ids = (call.id for call in calls)
-    same = names == expected and FORMATS[format].write([replace(call, id=next(ids)) for call in again]) == pieces
+    same = names == expected and FORMATS[format].write([replace(call, id=next(ids)) for call in parsed]) == pieces
     if speech or problem or not same:
         why = problem or "ambiguous text"
         raise ChatError(f"a call of {calls[0].name[:64]!r} cannot be written as {format}: {why}")
@@ -121,9 +122,9 @@ def read_calls(format: str, text: str, tools: Sequence[Definition] = (), first: 
         start, after, passage = found
         speech.append(text[at:start])
         at = max(after, at + 1)
-        for given, name, arguments in passage:
+        for call_id, name, arguments in passage:
             values = arguments if reader.typed else convert_arguments(name, arguments, tools)
-            calls.append(ToolCall(given or make_call_id(first + len(calls)), name, values))
+            calls.append(ToolCall(call_id or make_call_id(first + len(calls)), name, values))
     if len(calls) > MAX_CALLS:
         problem = problem or f"at most {MAX_CALLS} calls are read in one reply"
     speech.append(text[at:])
@@ -209,9 +210,9 @@ def _parse_call(value: Any, start: int, end: int, key: str = "arguments") -> tup
     if not isinstance(arguments, dict) or not NAME.fullmatch(name):
         raise _Unreadable(USAGE.replace("arguments", key), start, end)
     if is_too_deep(arguments):
-        raise _Unreadable(f"the arguments are nested more than {DEEPEST} deep", start, end)
-    given = value.get("id")
-    return given if isinstance(given, str) and MISTRAL_ID.fullmatch(given) else "", name, arguments
+        raise _Unreadable(f"the arguments are nested more than {MAX_DEPTH} deep", start, end)
+    call_id = value.get("id")
+    return call_id if isinstance(call_id, str) and MISTRAL_ID.fullmatch(call_id) else "", name, arguments
 
 
 def _decode(text: str, start: int, at: int, closing: str) -> tuple[Any, int]:
@@ -277,7 +278,7 @@ def _find_xml(text: str, at: int) -> Found | None:
     return start, closed.end(), [("", opened[1], values)]
 
 
-# -- calls as in Python: plain, one a line, or as Hermes writes them; LFM2, a list in marks ---------------------------
+# -- calls as in Python: plain, one per line, or as Hermes writes them; LFM2, a list in marks -------------------------
 
 PLAIN_CALL = re.compile(r"^[ \t]*([^\W\d]\w{0,63})\((.*)\)[ \t]*$", re.MULTILINE)
 LFM2_CALLS = re.compile(r"<\|tool_call_start\|>(?:(.*?)<\|tool_call_end\|>|.*)", re.DOTALL)
@@ -318,7 +319,7 @@ def _find_plain(text: str, at: int) -> Found | None:
 
 
 def _find_plain_lines(text: str, at: int) -> Iterator[Found]:
-    """Yield lines that are a call with named literal arguments. Other lines are speech, however much like a call."""
+    """Yield lines that are a call with named literal arguments. Other lines are speech, even if similar to a call."""
     for found in PLAIN_CALL.finditer(text, at):
         try:
             yield found.start(), found.end(), [("", *call) for call in parse_python_calls(found[0])]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
-from agents.chat_parts import BRIDGE, REPLIES, SYSTEM, USERS, Parts, split_at
+from agents.chat_parts import BRIDGE, REPLIES, SYSTEM, USERS, TemplateParts, split_at
 from agents.chat_template import CLOCK, Renderings, TemplateRefusal, time_variables
 from agents.errors import ChatError
 from agents.tool_formats import FORMATS, ToolCall, ToolResult, join_pieces, read_calls, write_calls
@@ -54,8 +54,8 @@ class ToolChat(NamedTuple):
 
     def variables(self) -> dict[str, Any]:
         """Return the variables for the chat template."""
-        given = {"messages": json.loads(self.messages), "tools": json.loads(self.tools)}
-        return {**given, "add_generation_prompt": self.prompt, **time_variables(self.clock)}
+        conversation = {"messages": json.loads(self.messages), "tools": json.loads(self.tools)}
+        return {**conversation, "add_generation_prompt": self.prompt, **time_variables(self.clock)}
 
 
 # -- messages as in OpenAI's API --------------------------------------------------------------------------------------
@@ -77,9 +77,9 @@ def make_result_message(result: ToolResult) -> dict[str, Any]:
 
 
 def make_reply_message(parts: ToolParts, text: str, tools: Sequence[Definition], first: int) -> dict[str, Any]:
-    """Return a reply as a message, with its calls apart if the model's template then prints the same text.
+    """Return a reply as a message. Its calls become `tool_calls` if the model's template then prints the same text.
 
-    `first` numbers its calls.
+    Calls are numbered from `first`.
     """
     speech, calls, problem = read_calls(parts.format, text, tools, first)
     printed = parts.exact and (parts.several or len(calls) == 1) and (parts.gap is not None or not speech)
@@ -112,7 +112,7 @@ SLOTS = {TOOL_NAME: "name", CALL_ID: "id", RESULTS[0].text: "text", RESULTS[1].t
 
 
 def _make_chat(system: str, tools: Sequence[Definition], *turns: Mapping[str, Any]) -> ToolChat:
-    """Return a conversation of the marker words and these turns. `system` is the place of the system text."""
+    """Return a conversation of the marker words and these turns. `system` is as in `TemplateParts`."""
     user = {"role": "user", "content": USERS[0]}
     if system == "turn":
         opening = [{"role": "system", "content": SYSTEM}, user]
@@ -121,11 +121,13 @@ def _make_chat(system: str, tools: Sequence[Definition], *turns: Mapping[str, An
     return ToolChat(json.dumps([*opening, *turns]), json.dumps(list(tools)))
 
 
-def render_definitions(tokenizer: Any, parts: Parts, tools: Sequence[Definition], system: bool) -> tuple[str, str]:
+def render_definitions(
+    tokenizer: Any, parts: TemplateParts, tools: Sequence[Definition], system: bool
+) -> tuple[str, str]:
     """Return the texts that a template with these tools prints before the system text, and from it to the user's text.
 
-    Without a system text (`system` is False) a template without system turns prints only the second. Raises ChatError
-    if the template refuses the definitions.
+    Without a system text (`system` is False) and without system turns in the template, the first is "". Raises
+    ChatError if the template refuses the definitions.
     """
     bare = not system and parts.system != "turn"
     chat = ToolChat(json.dumps([{"role": "user", "content": USERS[0]}]), json.dumps(list(tools)))
@@ -145,7 +147,7 @@ class _UnsupportedTemplate(Exception):
     """Raised if a chat template does not print tool turns as the frame would compose them."""
 
 
-def cut_tools(tokenizer: Any, parts: Parts) -> ToolParts | None:
+def cut_tools(tokenizer: Any, parts: TemplateParts) -> ToolParts | None:
     """Derive the texts around tool turns from renderings of marker words, verified by further ones.
 
     Returns None if the template has no tool turns, changes earlier text, or writes calls in an unknown format.
@@ -170,7 +172,7 @@ def cut_tools(tokenizer: Any, parts: Parts) -> ToolParts | None:
         return None
 
 
-def _derive_parts(rendered: Renderings, parts: Parts, chats: Mapping[str, ToolChat]) -> ToolParts:
+def _derive_parts(rendered: Renderings, parts: TemplateParts, chats: Mapping[str, ToolChat]) -> ToolParts:
     before, between, prompt = split_at(rendered.text(chats["opened"]), (SYSTEM, USERS[0]))
     _require(prompt == parts.prompt and bool(parts.reply_tail) and TOOL_NAME in before + between)
     start = f"{before}{SYSTEM}{between}{USERS[0]}{prompt}"
@@ -236,23 +238,26 @@ def _detect_format(text: str) -> str:
 
 def _split_results(text: str) -> tuple[Literal["json", "raw", "trimmed"], tuple[str, ...]]:
     """Return the quoting of results' texts, and the alternating texts and slots of a rendering."""
-    shown: dict[Literal["json", "raw", "trimmed"], Any] = {
+    writers: dict[Literal["json", "raw", "trimmed"], Any] = {
         "json": lambda word: json.dumps(word, ensure_ascii=False), "raw": str, "trimmed": str.strip
     }  # fmt: skip
-    for quoting, show in shown.items():
-        if show(RESULTS[0].text) in text:
-            words = {show(word) if slot == "text" else word: slot for word, slot in SLOTS.items()}
+    for quoting, write in writers.items():
+        if write(RESULTS[0].text) in text:
+            words = {write(word) if slot == "text" else word: slot for word, slot in SLOTS.items()}
             pieces = re.split(f"({'|'.join(map(re.escape, words))})", text)
             return quoting, tuple(words.get(piece, piece) for piece in pieces)
     raise _UnsupportedTemplate
 
 
-def _find_separator(one: Sequence[str], two: Sequence[str]) -> str:
-    """Return the text between two results. Raises _UnsupportedTemplate unless each is printed as if it were alone."""
-    middle = len(one) - 1
-    _require(len(two) == 2 * len(one) - 1 and list(two[:middle]) == list(one[:-1]))
-    _require(list(two[middle + 1 :]) == list(one[1:]))
-    return two[middle]
+def _find_separator(single: Sequence[str], double: Sequence[str]) -> str:
+    """Return the text between two results, from the pieces of a rendering with one result and of one with two.
+
+    Raises _UnsupportedTemplate unless each of the two is printed like the single one.
+    """
+    middle = len(single) - 1
+    _require(len(double) == 2 * len(single) - 1 and list(double[:middle]) == list(single[:-1]))
+    _require(list(double[middle + 1 :]) == list(single[1:]))
+    return double[middle]
 
 
 def _find_gap(text: str | None, start: str, rest: str) -> str | None:
@@ -260,7 +265,7 @@ def _find_gap(text: str | None, start: str, rest: str) -> str | None:
     return text[len(spoken) : -len(rest)] if text and text.startswith(spoken) and text.endswith(rest) else None
 
 
-def _find_bridge(text: str | None, parts: Parts, pieces: Sequence[str]) -> str | None:
+def _find_bridge(text: str | None, parts: TemplateParts, pieces: Sequence[str]) -> str | None:
     """Return the text between a result and the head of a user turn; None if the template prints no such turn."""
     if text is None:
         return None

@@ -1,4 +1,4 @@
-"""Values of tool calls: texts that a tool's schema gives a type, and Python literals."""
+"""Parse the arguments of tool calls: texts by the tool's JSON schema, or Python literals."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ NAME = re.compile(r"[^\W\d][\w.-]{0,63}")
 
 
 def convert_arguments(name: str, texts: Mapping[str, str], tools: Sequence[Definition]) -> dict[str, Any]:
-    """Convert arguments given as texts by the tool's JSON schema; without one they stay texts."""
+    """Convert arguments from texts to the types in the tool's JSON schema; without a schema they stay texts."""
     functions = (tool["function"] for tool in tools)
-    schema: Mapping[str, Any] = next((each.get("parameters", {}) for each in functions if each["name"] == name), {})
+    schema: Mapping[str, Any] = next((f.get("parameters", {}) for f in functions if f["name"] == name), {})
     properties = schema.get("properties", {})
     return {key: _convert_value(text, properties.get(key, {})) for key, text in texts.items()}
 
@@ -41,7 +41,7 @@ def _list_types(option: Mapping[str, Any]) -> list[Any]:
 def parse_python_calls(source: str) -> list[tuple[str, dict[str, Any]]]:
     """Return (name, arguments) of a call in Python syntax, or of each in a list. Raises ValueError for anything else.
 
-    Arguments are named literals.
+    All arguments must be named and literals.
     """
     try:
         node = parse_python(source.strip(), "eval").body
@@ -56,7 +56,7 @@ def parse_python_calls(source: str) -> list[tuple[str, dict[str, Any]]]:
 def _parse_python_call(node: ast.expr) -> tuple[str, dict[str, Any]]:
     if not isinstance(node, ast.Call) or node.args or not NAME.fullmatch(name := ast.unparse(node.func)):
         raise ValueError("no call with named arguments")
-    arguments = to_unique_dict([(one.arg or "", decode_literal(one.value, depth=1)) for one in node.keywords])
+    arguments = to_unique_dict([(word.arg or "", decode_literal(word.value, depth=1)) for word in node.keywords])
     if "" in arguments or is_too_deep(arguments):
         raise ValueError("** or arguments that are nested too deep")
     return name, arguments

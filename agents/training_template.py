@@ -34,15 +34,15 @@ def mark_template(tokenizer: Any, frame: ChatFrame) -> str:
 
     The rendered text never changes. A template that already has marks, or has no system turn, is returned unchanged.
     """
-    own, parts = get_template(tokenizer), frame.parts
-    if MARKED.search(own) or parts.system != "turn":
-        return own
+    template, parts = get_template(tokenizer), frame.parts
+    if MARKED.search(template) or parts.system != "turn":
+        return template
     before, stop, after = parts.reply_tail.partition(frame.stop)
-    given = (frame, parts.reply_head, before + stop if stop else "", after if stop else before, parts.default)
+    arguments = (frame, parts.reply_head, before + stop if stop else "", after if stop else before, parts.default)
     return (
-        f"{{%- set framed -%}}{_build_template(*given, marked=False)}{{%- endset -%}}"
-        f"{{%- set rendered %}}{own}{{% endset -%}}"
-        f"{{%- if framed == rendered -%}}{_build_template(*given, marked=True)}"
+        f"{{%- set framed -%}}{_build_template(*arguments, marked=False)}{{%- endset -%}}"
+        f"{{%- set rendered %}}{template}{{% endset -%}}"
+        f"{{%- if framed == rendered -%}}{_build_template(*arguments, marked=True)}"
         "{%- else -%}{{ rendered }}{%- endif -%}"
     )
 
@@ -50,16 +50,16 @@ def mark_template(tokenizer: Any, frame: ChatFrame) -> str:
 def mark_tool_template(tokenizer: Any, frame: ChatFrame) -> str | None:
     """Return the tokenizer's chat template with generation marks around replies, in conversations with tools too.
 
-    It renders the conversation before and after each reply and marks the difference. The text never changes; it stays
-    unmarked where a reply changes what stands before it. Returns None if replies are marked already, or end without a
+    It renders the conversation before and after each reply and marks the difference. The rendered text never changes. A
+    reply stays unmarked if it changes the text before it. Returns None if replies are marked already, or end without a
     stop token.
     """
-    own = get_template(tokenizer).removesuffix("\n")
-    if MARKED.search(own) or frame.stop not in frame.parts.reply_tail:
+    template = get_template(tokenizer).removesuffix("\n")
+    if MARKED.search(template) or frame.stop not in frame.parts.reply_tail:
         return None
     stop = _quote(frame.stop)
     return (
-        f"{{%- macro printed(messages, add_generation_prompt) %}}{own}{{% endmacro -%}}"
+        f"{{%- macro printed(messages, add_generation_prompt) %}}{template}{{% endmacro -%}}"
         "{%- set whole = printed(messages, add_generation_prompt) -%}{%- set done = namespace(count=0) -%}"
         "{%- for message in messages -%}{%- if message['role'] == 'assistant' -%}"
         "{%- set before = printed(messages[:loop.index0], true) -%}"
@@ -77,13 +77,13 @@ def _build_template(
 ) -> str:
     """Return a chat template of system, user and assistant turns with the given texts around replies.
 
-    `no_system` opens conversations without a system turn. `verbatim` keeps replies unstripped in any case.
+    `no_system` opens conversations without a system turn. `verbatim` prevents replies from being stripped.
     """
     parts = frame.parts
     head, user_head = _quote(parts.system_head), _quote(parts.user_head)
     content = "message['content'] | trim" if parts.trims else "message['content']"
-    said = "message['content']" if verbatim else content
-    reply = f"{{{{- ({said}) ~ {_quote(stop)} -}}}}"
+    reply_content = "message['content']" if verbatim else content
+    reply = f"{{{{- ({reply_content}) ~ {_quote(stop)} -}}}}"
     if marked:
         reply = f"{{%- generation -%}}{reply}{{%- endgeneration -%}}"
     return (

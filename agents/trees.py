@@ -41,20 +41,20 @@ def build_tree_mask(rows: Sequence[Tree], prefix: int, width: int) -> tuple[torc
     The mask is bool, True if a token may attend to another of its row; positions are int64 and count the prefix.
     Padding attends to itself.
     """
-    seen = torch.eye(width, dtype=torch.bool).repeat(len(rows), 1, 1)
-    places = torch.zeros((len(rows), width), dtype=torch.long)
+    mask = torch.eye(width, dtype=torch.bool).repeat(len(rows), 1, 1)
+    positions = torch.zeros((len(rows), width), dtype=torch.long)
     for number, row in enumerate(rows):
         known = 0
         for path in row.paths:
-            own = torch.tensor(path, dtype=torch.long)
-            new = own[own >= known]
-            places[number, own] = torch.arange(prefix, prefix + len(own))
+            columns = torch.tensor(path, dtype=torch.long)
+            new = columns[columns >= known]
+            positions[number, columns] = torch.arange(prefix, prefix + len(columns))
             if len(new):
-                old = own[own < known]
-                seen[number, new[:, None], old] = True
-                seen[number, new[:, None], new] = torch.ones((len(new), len(new)), dtype=torch.bool).tril()
+                old = columns[columns < known]
+                mask[number, new[:, None], old] = True
+                mask[number, new[:, None], new] = torch.ones((len(new), len(new)), dtype=torch.bool).tril()
                 known = int(new[-1]) + 1
-    return seen, places
+    return mask, positions
 
 
 def compute_prefix_cache(body: Any, **prefix: torch.Tensor) -> Cache:
@@ -62,9 +62,9 @@ def compute_prefix_cache(body: Any, **prefix: torch.Tensor) -> Cache:
 
     `prefix` is `input_ids` [1, P] or `inputs_embeds` [1, P, width].
     """
-    own = Cache(layer_class_to_replicate=_RecordingLayer)
-    body(**prefix, past_key_values=own, use_cache=True)
-    return Cache(layers=[_PrefixLayer(layer.keys, layer.values) for layer in own.layers])
+    recording = Cache(layer_class_to_replicate=_RecordingLayer)
+    body(**prefix, past_key_values=recording, use_cache=True)
+    return Cache(layers=[_PrefixLayer(layer.keys, layer.values) for layer in recording.layers])
 
 
 class _RecordingLayer(DynamicLayer):  # type: ignore[misc]  # transformers is untyped here
@@ -75,7 +75,7 @@ class _RecordingLayer(DynamicLayer):  # type: ignore[misc]  # transformers is un
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: object, **kwargs: object
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        values = value_states.to(key_states.dtype)  # under autocast float32: what rows send back is rounded once
+        values = value_states.to(key_states.dtype)  # float32 under autocast: the rows' gradients are rounded only once
         if not self.is_initialized:
             self.keys, self.values, self.is_initialized = key_states, values, True
         return key_states, values
@@ -101,9 +101,10 @@ def use_checkpointing(model: torch.nn.Module) -> Iterator[None]:
     """Use gradient checkpointing in a transformers model within the context.
 
     Its layers keep only their inputs for the backward pass, which recomputes each layer with equal results for a third
-    more arithmetic (Chen et al. 2016). Transformers' own refuses attention caches, in which we hold shared tokens.
+    more arithmetic (Chen et al. 2016). transformers' own checkpointing refuses attention caches, which hold our shared
+    tokens.
     """
-    from transformers.modeling_layers import GradientCheckpointingLayer  # half of transformers, which the model brought
+    from transformers.modeling_layers import GradientCheckpointingLayer  # slow, unless a model was imported already
 
     layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
     for layer in layers:
@@ -112,7 +113,7 @@ def use_checkpointing(model: torch.nn.Module) -> Iterator[None]:
         yield
     finally:
         for layer in layers:
-            del layer.forward  # its class's is seen again
+            del layer.forward  # restores the method of its class
 
 
 def _checkpoint_call(forward: Any, *args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Vision: replaces the placeholder tokens of a context's images by the images' features.
+"""Vision: compute the features of a context's images, which replace the embeddings of their placeholder tokens.
 
 The tower and the connector run once per distinct image of a pass. `agents.eyes` has a class per family of models, with
 what differs between them.
@@ -30,11 +30,11 @@ def get_vision(model: Any) -> Vision | None:
     return getattr(model, "vision", None) or create_vision(model.config)
 
 
-def require_vision(model: Any, reader: str) -> Vision:
-    """Return the vision of a model that reads images. Raises ValueError, naming the `reader`, if it has none."""
+def require_vision(model: Any, reason: str) -> Vision:
+    """Return a model's vision. Raises ValueError if it has none; its message begins with `reason`."""
     vision = get_vision(model)
     if vision is None:
-        raise ValueError(f"{reader} images, and the model has no vision")
+        raise ValueError(f"{reason}, but the model has no vision")
     return vision
 
 
@@ -44,10 +44,10 @@ def has_vision(config: Any) -> bool:
 
 
 def ban_placeholder(config: Any, logits: torch.Tensor) -> torch.Tensor:
-    """Set the logit of the image placeholder in `logits` [..., V] to `BANNED`, and return the logits.
+    """Set the logit of the image placeholder in `logits` [..., V] to `BANNED` in place, and return the logits.
 
-    A sampled placeholder would stand for an image that does not exist. Engines and the scorer both ban it, so that its
-    probability is 0 in play and in learning.
+    A sampled placeholder would count as an image that does not exist. Engines and the scorer both call this, so that
+    its probability is 0 in play and in learning. Does nothing for a model without vision.
     """
     if has_vision(config):
         logits[..., config.image_token_id] = BANNED
@@ -62,11 +62,11 @@ def text_body(model: Any) -> Any:
 
 @dataclass(frozen=True)
 class ImageFeatures:
-    """Features of a pass's images, one row per image token, and the tokens' places in their images."""
+    """Features of the images of a forward pass, one row per image token, and the tokens' places in their images."""
 
     vision: Vision
     features: torch.Tensor
-    """Features of the tokens of all images, [N, width * (1 + depth)]."""
+    """[N, width * (1 + depth)], features of the tokens of all images; see `Vision.depth`."""
     grids: torch.Tensor
     """Rows and columns of each token's image, and the token's index in it, [N, 3] int64."""
 
@@ -86,18 +86,19 @@ class ImageFeatures:
         return ImageFeatures(self.vision, features, grids)
 
     def embed(self, model: Any, ids: torch.Tensor, rows: torch.Tensor) -> dict[str, Any]:
-        """Return model inputs for ids [B, L]: their embeddings, with row `rows` of the features where it is not -1.
+        """Return the model's arguments with the embeddings of ids [B, L] and of images.
 
-        For models with features for several layers, the inputs include the features of the deeper layers.
+        `rows` [B, L] are the rows of the features for image tokens, or -1 for ids. Models that add features at several
+        layers (DeepStack) get those of the further layers as separate arguments.
         """
         words = model.get_input_embeddings()(ids)
         first, *deep = torch.split(self.features, words.shape[-1], -1)
-        shown = rows >= 0
-        embedded = torch.where(shown[..., None], first.to(words.dtype)[rows.clamp(min=0)], words)
+        is_image = rows >= 0
+        embedded = torch.where(is_image[..., None], first.to(words.dtype)[rows.clamp(min=0)], words)
         if not deep:
             return {"inputs_embeds": embedded}
-        layers = [features[rows[shown]] for features in deep]
-        return {"inputs_embeds": embedded, "visual_pos_masks": shown, "deepstack_visual_embeds": layers}
+        layers = [features[rows[is_image]] for features in deep]
+        return {"inputs_embeds": embedded, "visual_pos_masks": is_image, "deepstack_visual_embeds": layers}
 
     def positions(
         self,
@@ -106,11 +107,11 @@ class ImageFeatures:
         before: torch.Tensor | int = 0,
         tree: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """Return the position ids of the tokens at `places` [B, L] in their contexts.
+        """Return the position ids of tokens at `places` [B, L] of their contexts: [3, B, L] with M-RoPE, else `places`.
 
-        They equal `places` unless the model has grid positions [3, B, L]. There an image takes as many positions as its
-        longer side has tokens (M-RoPE, Wang et al. 2024). `before` are the jumps of the images before these tokens (see
-        `compute_jump`). `tree` [B, L, L] marks what each token attends to, by default all before it.
+        With M-RoPE (Wang et al. 2024) an image takes as many positions as its longer side has tokens. `before` are the
+        jumps of the images before these tokens (see `compute_jump`). `tree` [B, L, L] marks the tokens to which each
+        token attends; by default these are all tokens before it.
         """
         if not self.vision.has_grid_positions:
             return places
@@ -137,14 +138,14 @@ class ImageFeatures:
         Raises ValueError if the tokens begin within an image, because its earlier tokens could not attend to them.
         """
         place = self.grids[rows.clamp(min=0)][..., 2]
-        shown, begin = rows >= 0, places - place
-        following = shown[:, 1:] & (place[:, 1:] > 0)
-        split = (shown & (place > 0))[:, :1] | (following & ~shown[:, :-1]).any(-1, keepdim=True)
+        is_image, begin = rows >= 0, places - place
+        following = is_image[:, 1:] & (place[:, 1:] > 0)
+        split = (is_image & (place > 0))[:, :1] | (following & ~is_image[:, :-1]).any(-1, keepdim=True)
         if bool(split.any()):
             raise ValueError("a reply or a shared context begins within an image, which this model reads as a whole")
-        image = torch.where(shown, rows - place, -1)
+        image = torch.where(is_image, rows - place, -1)
         same = (image[:, :, None] == image[:, None]) & (begin[:, :, None] == begin[:, None])
-        return same & shown[:, :, None]
+        return same & is_image[:, :, None]
 
 
 def compute_jump(vision: Vision, span: MediaSpan) -> int:
@@ -161,8 +162,8 @@ def build_layer_masks(
     `visible` [B, Q, S] marks which tokens at places `keys` [B, S] those at `queries` [B, Q] may attend to.
     """
     window = model.config.get_text_config().sliding_window or 1 << 30
-    near = keys[:, None] > queries[..., None] - window
-    return {"full_attention": visible[:, None], "sliding_attention": (visible & near)[:, None]}
+    in_window = keys[:, None] > queries[..., None] - window
+    return {"full_attention": visible[:, None], "sliding_attention": (visible & in_window)[:, None]}
 
 
 @dataclass(frozen=True)
@@ -186,7 +187,8 @@ class Images:
         Raises ValueError if the model has no vision, or if an image cannot be read or does not fit the model. Raises
         WeightsError for an unsupported layout.
         """
-        return ImageFeatures.compute(require_vision(model, "streams have"), model, self.media, self.suffix.device)
+        vision = require_vision(model, "streams have images")
+        return ImageFeatures.compute(vision, model, self.media, self.suffix.device)
 
 
 def collect_images(streams: Sequence[Stream], prefix: torch.Tensor, suffix: torch.Tensor) -> Images | None:
@@ -204,32 +206,32 @@ def collect_images(streams: Sequence[Stream], prefix: torch.Tensor, suffix: torc
     if len(rows) < len(keys):
         raise ValueError("two images have the same first 48 bits of their hashes")
 
-    def places(of: torch.Tensor) -> torch.Tensor:
-        found = [-1 if key >= 0 else rows[key] for key in of.flatten().tolist()]
-        return torch.tensor(found, dtype=torch.long).reshape(of.shape)
+    def find_rows(keys: torch.Tensor) -> torch.Tensor:
+        found = [-1 if key >= 0 else rows[key] for key in keys.flatten().tolist()]
+        return torch.tensor(found, dtype=torch.long).reshape(keys.shape)
 
-    return Images(tuple(spans.values()), places(prefix), places(suffix))
+    return Images(tuple(spans.values()), find_rows(prefix), find_rows(suffix))
 
 
 class FeatureCache:
-    """Cache of image features for a set of images, each computed when it is first looked up."""
+    """Cache of image features, which are computed without gradients when a forward pass first needs an image."""
 
     def __init__(self, model: Any, media: Iterable[MediaSpan]) -> None:
-        """Store the images of `media` for look-ups.
+        """Prepare for the images of `media`; none is computed yet.
 
         Raises ValueError if the model has no vision or an image has a wrong number of tokens, and WeightsError if the
         model's layout is not supported.
         """
-        self._vision, self._model = require_vision(model, "a context has"), model
+        self._vision, self._model = require_vision(model, "a context has images"), model
         for span in (media := set(media)):
             self._vision.grid(span)
         self._spans = {key: (span, at) for span in media for at, key in enumerate(span.token_keys())}
         self._first: dict[tuple[str, object], int] = {}
-        """First row in `_seen` of each image's features, by hash and size."""
-        self._seen: ImageFeatures | None = None
+        """First row in `_features` of each image, by hash and size."""
+        self._features: ImageFeatures | None = None
 
     def look_up(self, keys: torch.Tensor) -> tuple[ImageFeatures, torch.Tensor]:
-        """Return the features and the row of each token in them, -1 for text.
+        """Return the features and, for each of the keys [B, W] int64, its row in them; -1 for text.
 
         `keys` [B, W] int64 are token ids, and negative keys of image tokens.
 
@@ -241,11 +243,11 @@ class FeatureCache:
         new = [span for name, span in spans.items() if name not in self._first]
         for start in range(0, len(new), MAX_IMAGES):
             self._compute(new[start : start + MAX_IMAGES])
-        assert self._seen is not None
+        assert self._features is not None
         rows = [
             [self._first[token[0].hash, token[0].size] + token[1] if token else -1 for token in row] for row in tokens
         ]
-        return self._seen, torch.tensor(rows, device=keys.device)
+        return self._features, torch.tensor(rows, device=keys.device)
 
     @property
     def has_jumps(self) -> bool:
@@ -262,9 +264,9 @@ class FeatureCache:
 
     def _compute(self, media: Sequence[MediaSpan]) -> None:
         device = self._model.get_input_embeddings().weight.device
-        start = 0 if self._seen is None else len(self._seen.features)
+        start = 0 if self._features is None else len(self._features.features)
         more = ImageFeatures.compute(self._vision, self._model, media, device)
-        self._seen = more if self._seen is None else self._seen.concatenate(more)
+        self._features = more if self._features is None else self._features.concatenate(more)
         for span in media:
             self._first[span.hash, span.size] = start
             start += span.length

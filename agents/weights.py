@@ -1,9 +1,8 @@
 """Resolve model names to local folders in Hugging Face layout.
 
-SmolLM2-135M-Instruct (fetched and converted once), the same with eyes, and nano models (generated) are built in. They
-live under `ARENA_HOME`
-(default ~/.cache/arena), where a folder appears complete or not at all. Other names are local folders or Hugging Face
-ids. A folder may hold an adapter in peft's layout instead of a model.
+SmolLM2-135M-Instruct (fetched and converted once), the same with vision, and nano models (generated) are built in. They
+are in the folder `ARENA_HOME` (default ~/.cache/arena), where a model appears complete or not at all. Other names are
+local folders or Hugging Face ids. A folder may hold an adapter in peft's layout instead of a model.
 """
 
 import json
@@ -50,7 +49,7 @@ MANIFEST = "arena-model.json"
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """A built-in model for listings: name, number of parameters, source, folder, and whether it is there already."""
+    """A built-in model for listings: name, number of parameters, source, folder, and whether it is ready for use."""
 
     name: str
     parameters: int
@@ -68,7 +67,7 @@ def list_models() -> list[ModelInfo]:
     """List the built-in models and those generated so far, without fetching anything."""
     made = sorted(path.name for path in (home() / "models").glob("[a-z]*-*"))
     names = dict.fromkeys([DEFAULT, *nano.SIZES, nano_vlm.NAME, smollm2_eyes.NAME, *made])
-    return [_describe_model(name, found) for name in names if (found := find_built_in(name))]
+    return [_describe_model(name, built_in) for name in names if (built_in := find_built_in(name))]
 
 
 class BuiltIn(NamedTuple):
@@ -84,19 +83,21 @@ def find_built_in(name: str) -> BuiltIn | None:
     """Return the built-in model of this name, such as `nano-7`; None for other names."""
     if name == DEFAULT:
         return BuiltIn(smollm2.SOURCE, smollm2.PARAMETERS, smollm2.fetch)
-    if made := nano.parse_name(name):
-        size, seed = made
-        return _describe_drawn(size.recipe, seed, size.parameters, lambda folder: nano.build_nano(folder, seed, size))
+    if parsed := nano.parse_name(name):
+        size, seed = parsed
+        return _describe_generated(
+            size.recipe, seed, size.parameters, lambda folder: nano.build_nano(folder, seed, size)
+        )
     if (number := nano_vlm.parse_seed(name)) is not None:
         build = partial(nano_vlm.build_nano_vlm, seed=number)
-        return _describe_drawn(nano_vlm.hash_recipe(), number, nano_vlm.PARAMETERS, build)
+        return _describe_generated(nano_vlm.hash_recipe(), number, nano_vlm.PARAMETERS, build)
     if (number := smollm2_eyes.parse_seed(name)) is not None:
         recipe = f"{smollm2_eyes.hash_recipe()}, on {smollm2.SOURCE}"
-        return _describe_drawn(recipe, number, smollm2_eyes.PARAMETERS, partial(_give_eyes, seed=number))
+        return _describe_generated(recipe, number, smollm2_eyes.PARAMETERS, partial(_build_vision_model, seed=number))
     return None
 
 
-def _describe_drawn(recipe: str, seed: int, parameters: int, build: Callable[[Path], None]) -> BuiltIn:
+def _describe_generated(recipe: str, seed: int, parameters: int, build: Callable[[Path], None]) -> BuiltIn:
     def make(folder: Path) -> dict[str, str]:
         with silence_transformers():
             build(folder)
@@ -105,7 +106,7 @@ def _describe_drawn(recipe: str, seed: int, parameters: int, build: Callable[[Pa
     return BuiltIn(f"made here, seed {seed} (recipe {recipe})", parameters, make)
 
 
-def _give_eyes(folder: Path, seed: int) -> None:
+def _build_vision_model(folder: Path, seed: int) -> None:
     smollm2_eyes.build_smollm2_eyes(folder, resolve(DEFAULT), seed)
 
 
@@ -114,8 +115,8 @@ def resolve(name: str) -> Path:
 
     Builds or downloads a model that is missing. Raises WeightsError if the name is unknown or the folder is invalid.
     """
-    if found := find_built_in(name):
-        return _ensure_built(name, found)
+    if built_in := find_built_in(name):
+        return _ensure_built(name, built_in)
     folder = Path(os.path.expanduser(name))  # unlike Path.expanduser, it leaves ~nobody as it is
     if os.path.exists(folder):
         check_weights(folder)
@@ -130,10 +131,10 @@ def resolve(name: str) -> Path:
     raise WeightsError(f"unknown model {name!r}: did you mean {guess!r}? (or a folder, or a hub id owner/name)")
 
 
-def _describe_model(name: str, found: BuiltIn) -> ModelInfo:
+def _describe_model(name: str, built_in: BuiltIn) -> ModelInfo:
     path = home() / "models" / name
-    state: Literal["ready", "not fetched"] = "ready" if _is_ready(path, found.source) else "not fetched"
-    return ModelInfo(name, found.parameters, found.source, path, state)
+    state: Literal["ready", "not fetched"] = "ready" if _is_ready(path, built_in.source) else "not fetched"
+    return ModelInfo(name, built_in.parameters, built_in.source, path, state)
 
 
 def _is_ready(folder: Path, source: str) -> bool:
@@ -146,12 +147,12 @@ def _is_ready(folder: Path, source: str) -> bool:
         return False
 
 
-def _ensure_built(name: str, found: BuiltIn) -> Path:
+def _ensure_built(name: str, built_in: BuiltIn) -> Path:
     """Return a built-in model's folder; build it first, under a lock, if it is missing or damaged.
 
     It is built beside its place and renamed, so that it is complete or absent. Raises WeightsError on failure.
     """
-    models, source = home() / "models", found.source
+    models, source = home() / "models", built_in.source
     folder = models / name
     if _is_ready(folder, source) and _is_intact(folder):
         return folder
@@ -160,7 +161,7 @@ def _ensure_built(name: str, found: BuiltIn) -> Path:
         with FileLock(models / f".{name}.lock"):
             damaged = _is_ready(folder, source)
             if not damaged or not _is_intact(folder):
-                _build(folder, source, found.make)
+                _build(folder, source, built_in.make)
     except WeightsError as error:
         raise WeightsError(f"{folder} is damaged and could not be replaced: {error}" if damaged else error) from error
     except OSError as error:
@@ -176,7 +177,7 @@ def _is_intact(folder: Path) -> bool:
     try:
         hashes = {name: entry["sha256"] for name, entry in read_json(folder, MANIFEST)["files"].items()}
         found = {name: (folder / name).stat() for name in hashes}
-        state = {name: [at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns] for name, at in found.items()}
+        state = {name: [s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns] for name, s in found.items()}
         return _matches_hashes(folder, json.dumps([hashes, state], sort_keys=True))
     except (WeightsError, OSError, KeyError, TypeError, AttributeError):
         return False
@@ -195,35 +196,35 @@ def _matches_hashes(folder: Path, state: str) -> bool:
     hashes, _ = json.loads(state)
     if any(hash_file(folder / name) != known for name, known in hashes.items()):
         return False
-    with suppress(OSError):  # where nothing can be written, each process computes them
+    with suppress(OSError):  # if the folder is read-only, each process computes the hashes
         checked.write_text(state, "ascii")
     return True
 
 
 def _build(folder: Path, source: str, make: Callable[[Path], dict[str, str]]) -> None:
     prefix = f".{folder.name}.making-"
-    for leftover in folder.parent.glob(f"{prefix}*"):  # by a process that was killed: we hold its lock
+    for leftover in folder.parent.glob(f"{prefix}*"):  # left by a killed process: we hold the lock
         shutil.rmtree(leftover)
-    beside = Path(tempfile.mkdtemp(prefix=prefix, dir=folder.parent))
+    temporary = Path(tempfile.mkdtemp(prefix=prefix, dir=folder.parent))
     try:
-        origin = make(beside)
-        files = sorted(beside.iterdir())
+        origin = make(temporary)
+        files = sorted(temporary.iterdir())
         manifest = {
             "source": source,
             **origin,
             "made": datetime.now(UTC).isoformat(),
             "files": {file.name: {"bytes": file.stat().st_size, "sha256": hash_file(file)} for file in files},
         }
-        (beside / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True), encoding="utf-8")
-        for path in [*beside.iterdir(), beside]:
+        (temporary / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True), encoding="utf-8")
+        for path in [*temporary.iterdir(), temporary]:
             _sync(path)
-        beside.chmod(0o755)
+        temporary.chmod(0o755)
         if folder.exists():
             shutil.rmtree(folder)
-        beside.rename(folder)
+        temporary.rename(folder)
         _sync(folder.parent)
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _sync(path: Path) -> None:
@@ -243,7 +244,7 @@ def _download_from_hub(name: str) -> Path:
         folder = Path(snapshot_download(name, allow_patterns=wanted))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
         reason = first_line(error)
-        raise WeightsError(f"{name!r} is no folder here, and the hub did not give it ({reason})") from error
+        raise WeightsError(f"{name!r} is not a local folder, and the hub did not give it ({reason})") from error
     check_weights(folder)
     return folder
 

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from analysis.query import sql
 
 __all__ = ["Frames", "compare", "load", "sql"]
-_HOMES = {"compare": "comparison", "Frames": "frames", "load": "frames", "sql": "query"}
+_MODULES = {"compare": "comparison", "Frames": "frames", "load": "frames", "sql": "query"}
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name on first use, so that listing commands does not load pandas."""
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'analysis' has no attribute '{name}'")
-    return getattr(import_module(f"analysis.{_HOMES[name]}"), name)
+    return getattr(import_module(f"analysis.{_MODULES[name]}"), name)

@@ -3,11 +3,11 @@
 Each alarm compares a figure per match in the last third of a run's iterations with an earlier third. It is raised if
 the interval of the difference at `LEVEL` (difference_ci) excludes 0 and the difference exceeds the minimum effect in
 `MIN_CHANGE`. The level is high because many figures are tested; the minimum effect is needed because figures also
-change in sound training. An alarm says where to look (`arena show`), not what is wrong.
+change in sound training. An alarm says where to look (`arena show`), and does not give the cause.
 
   collapse       a role's valid actions, or the outcome, fall below the best earlier part
   repetition     a role says the same sentence in many of its turns, unlike in the first third
-  role drift     a role talks like another one did in the first third (naive Bayes on words)
+  role drift     a role talks as another role did in the first third (naive Bayes on words)
   one-sidedness  one seat wins nearly all matches among learners, unlike in the first third
   truncation     many of a role's replies are cut at their token limit, even if this was so from the start
   reward hack    learners' reward rises while the outcome that the game verifies falls
@@ -16,8 +16,8 @@ change in sound training. An alarm says where to look (`arena show`), not what i
   idleness       reward rises, the verified outcome halves, and more actions are empty, repeated or the commonest one
 
 `collapse`, `one act` and `few acts` also compare with the first iteration, and need only two iterations. `one act` and
-`few acts` are not raised if learners benefit: if the verified outcome or, without one, their payoff in a game that is
-not zero-sum, has risen.
+`few acts` are not raised if learners benefit: if the verified outcome has risen or, in a game without one that is not
+zero-sum, their payoff.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ ONE_ACT, FEW_ACTS, VARIED = 0.95, 0.25, 0.3
 actions, and minimum of that entropy in nats (with less, a role had no choice).
 """
 HALF = 0.5
-WORDS = 3
-"""Minimum number of words of a line of talk; shorter lines are names of actions."""
+MIN_WORDS = 3
+"""Minimum number of words for a public message to count as talk; shorter messages are names of actions."""
 OUTCOMES = ("success", "solved", "won", "correct", "deal", "trade", "efficiency")
 """Outcomes that a game verifies, the strictest first. The first one reported counts."""
 
@@ -81,47 +81,47 @@ def alarms(log: Frames) -> list[Alarm]:
 
 
 def _add_thirds(log: Frames) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """Return finished matches, their seats and their turns, with the third of the run's iterations (0 to 2) as `third`.
+    """Return finished matches, their seats and their turns, with a column `third`: 0 to 2, by the run's iterations.
 
-    In runs of one iteration, `third` is -1, and their seats and turns are left out.
+    Runs of one iteration have -1 as `third`, and their seats and turns are left out.
     """
     matches = log.complete.copy()
-    parts = [own.rank(method="dense").astype("float64") for _, own in matches.groupby("run")["iteration"]]
-    ranks = pd.concat(parts) if parts else pd.Series(dtype="float64")
-    most = ranks.groupby(matches["run"]).transform("max") if parts else ranks
-    matches["third"] = np.where(most < 2, -1, np.ceil(3 * ranks / most) - 1).astype(int)
-    place = matches[matches["third"] >= 0][["run", "match", "third"]]
-    return matches, log.seats.merge(place, on=["run", "match"]), log.turns.merge(place, on=["run", "match"])
+    rank_parts = [group.rank(method="dense").astype("float64") for _, group in matches.groupby("run")["iteration"]]
+    ranks = pd.concat(rank_parts) if rank_parts else pd.Series(dtype="float64")
+    last_rank = ranks.groupby(matches["run"]).transform("max") if rank_parts else ranks
+    matches["third"] = np.where(last_rank < 2, -1, np.ceil(3 * ranks / last_rank) - 1).astype(int)
+    thirds = matches[matches["third"] >= 0][["run", "match", "third"]]
+    return matches, log.seats.merge(thirds, on=["run", "match"]), log.turns.merge(thirds, on=["run", "match"])
 
 
 def _check_run(run: str, matches: pd.DataFrame, seats: pd.DataFrame, turns: pd.DataFrame) -> Iterator[Alarm]:
-    held = seats[["match", "seat", "trained"]]
-    own = turns.merge(held[held["trained"]], on=["match", "seat"])
+    trained_flags = seats[["match", "seat", "trained"]]
+    learner_turns = turns.merge(trained_flags[trained_flags["trained"]], on=["match", "seat"])
     outcome = _find_outcome(matches)
     verified = matches.dropna(subset=[outcome])[["match", "third", outcome]] if outcome else matches.iloc[:0]
     verified = verified.rename(columns={outcome: "value"}).astype({"value": "float64"} if outcome else {})
     verified = verified if outcome and verified["value"].between(0, 1).all() else verified.iloc[:0]
-    talk = own[own["public"].map(lambda said: len(said.split()) >= WORDS).astype(bool)]
-    acted = own[~own["source"].isin(UNREAD)].sort_values("turn", kind="stable")
-    gained = _has_gained(verified if len(verified) else _learner_payoffs(seats))
+    talk = learner_turns[learner_turns["public"].map(lambda text: len(text.split()) >= MIN_WORDS).astype(bool)]
+    game_turns = learner_turns[~learner_turns["source"].isin(UNREAD)].sort_values("turn", kind="stable")
+    has_gained = _has_gained(verified if len(verified) else _learner_payoffs(seats))
     opening = matches.loc[matches["iteration"] == matches["iteration"].min(), "match"]
-    for role, acts in own.groupby("role"):
+    for role, acts in learner_turns.groupby("role"):
         yield from _check_fall(
             run, f"valid acts of {role}", _average_by_match(acts, acts["valid"].astype("float64")), opening
         )
-    for role, replies in own[own["finish"] != "script"].groupby("role"):
+    for role, replies in learner_turns[learner_turns["finish"] != "script"].groupby("role"):
         yield from _check_truncation(
             run, f"replies of {role}", _average_by_match(replies, (replies["finish"] == "length").astype("float64"))
         )
-    for role, acts in acted.groupby("role") if not gained else ():
+    for role, acts in game_turns.groupby("role") if not has_gained else ():
         yield from _check_narrowing(run, str(role), acts, opening)
     if len(verified):
         yield from _check_fall(run, outcome, verified, opening)
-        rewards = _average_by_match(own, own["reward"].astype("float64"))
+        rewards = _average_by_match(learner_turns, learner_turns["reward"].astype("float64"))
         yield from _check_reward_hack(run, outcome, verified, rewards)
-        yield from _check_idleness(run, verified, rewards, acted)
+        yield from _check_idleness(run, verified, rewards, game_turns)
     for role, lines in talk.groupby("role"):
-        commonest = lines.groupby("iteration")["public"].transform(lambda said: said.mode().iloc[0])
+        commonest = lines.groupby("iteration")["public"].transform(lambda text: text.mode().iloc[0])
         yield from _check_rise(
             run, "repetition", str(role), _average_by_match(lines, (lines["public"] == commonest).astype("float64"))
         )
@@ -131,14 +131,15 @@ def _check_run(run: str, matches: pd.DataFrame, seats: pd.DataFrame, turns: pd.D
 
 def _find_outcome(matches: pd.DataFrame) -> str:
     """Return the first column of `OUTCOMES` that the run's matches report as numbers; "" if there is none."""
-    known = (matches[name] for name in map("report.{}".format, OUTCOMES) if name in matches.columns)
-    return next((str(own.name) for own in known if own.notna().any() and is_numeric(own)), "")
+    reported = (matches[name] for name in map("report.{}".format, OUTCOMES) if name in matches.columns)
+    return next((str(column.name) for column in reported if column.notna().any() and is_numeric(column)), "")
 
 
 def _average_by_match(turns: pd.DataFrame, values: pd.Series[Any]) -> pd.DataFrame:
-    """Return the columns match, third and `value`: the mean over each match of `values`, which has one per row.
+    """Return a row per match: match, third, and `value`, the mean of `values` over its turns.
 
-    Matches are the units of all comparisons, because the turns of a match are not independent.
+    `values` has one value per row of `turns`. Matches are the units of all comparisons, because the turns of a match
+    are not independent.
     """
     return turns.assign(value=values).groupby(["match", "third"])["value"].mean().reset_index()
 
@@ -148,14 +149,17 @@ def _split_thirds(frame: pd.DataFrame) -> list[list[float]]:
 
 
 def _compare(before: list[float], after: list[float], bounds: Bounds = SHARE) -> Interval:
-    """Return the mean of `after` minus that of `before`, with its interval at `LEVEL`. NaN for missing data."""
+    """Return the mean of `after` minus that of `before`, with its interval at `LEVEL`. NaN if either is empty."""
     if not before or not after:
         return Interval(*[float("nan")] * 3)
     return difference_ci(before, after, bounds, LEVEL)
 
 
 def _earlier_parts(frame: pd.DataFrame, opening: pd.Series[Any]) -> list[list[float]]:
-    """Return the values that the last third is compared with: of the matches `opening`, and of the first two thirds."""
+    """Return the values of the first iteration's matches (`opening`), the first third and the second third.
+
+    The last third is compared with these parts. Empty parts are left out.
+    """
     first = frame[frame["match"].isin(opening) & (frame["third"] < 2)]
     return [part for part in (first["value"].tolist(), *_split_thirds(frame)[:2]) if part]
 
@@ -184,19 +188,19 @@ def _check_truncation(run: str, subject: str, frame: pd.DataFrame) -> Iterator[A
 
 def _check_reward_hack(run: str, outcome: str, verified: pd.DataFrame, rewards: pd.DataFrame) -> Iterator[Alarm]:
     first, _, last = _split_thirds(verified)
-    earned, _, earns = _split_thirds(rewards)
-    fallen, risen = _compare(first, last), _compare(earned, earns, ANY)
-    if risen.low > 0 and fallen.high < 0 and fallen.estimate <= -MIN_CHANGE["reward hack"]:
+    first_rewards, _, last_rewards = _split_thirds(rewards)
+    outcome_change, reward_change = _compare(first, last), _compare(first_rewards, last_rewards, ANY)
+    if reward_change.low > 0 and outcome_change.high < 0 and outcome_change.estimate <= -MIN_CHANGE["reward hack"]:
         yield Alarm(run, "reward hack", outcome, mean_ci(first, SHARE), mean_ci(last, SHARE))
 
 
 def _learner_payoffs(seats: pd.DataFrame) -> pd.DataFrame:
-    """Return the learners' mean payoff by match. Empty for zero-sum games, where only illegal acts could change it."""
+    """Return the learners' mean payoff by match; empty for zero-sum games."""
     paid = seats.dropna(subset=["payoff"]).astype({"payoff": "float64"})
     sums = paid.groupby("match")["payoff"].agg(["sum", "size"])
     if len(sums) and ((sums["sum"].abs() < 1e-9) & (sums["size"] > 1)).mean() > HALF:
         return paid.iloc[:0].assign(value=0.0)
-    return _average_by_match(own := paid[paid["trained"]], own["payoff"])
+    return _average_by_match(learners := paid[paid["trained"]], learners["payoff"])
 
 
 def _has_gained(values: pd.DataFrame) -> bool:
@@ -207,12 +211,12 @@ def _has_gained(values: pd.DataFrame) -> bool:
 
 
 def _is_commonest(acts: pd.DataFrame) -> pd.Series[Any]:
-    """Return True for each action that is the most frequent action of its iteration."""
-    return acts["action"] == acts.groupby("iteration")["action"].transform(lambda own: own.mode().iloc[0])
+    """Return a boolean per row: True if its action is the most frequent one of its iteration."""
+    return acts["action"] == acts.groupby("iteration")["action"].transform(lambda actions: actions.mode().iloc[0])
 
 
 def _check_narrowing(run: str, role: str, acts: pd.DataFrame, opening: pd.Series[Any]) -> Iterator[Alarm]:
-    """Yield `one act` if nearly all actions of a role are the same, and `few acts` if their entropy collapsed."""
+    """Yield `one act` if nearly all actions of a role have become the same, and `few acts` if their entropy fell."""
     frame = _average_by_match(acts, _is_commonest(acts).astype("float64"))
     varied, last = min(_earlier_parts(frame, opening), key=np.mean, default=[]), _split_thirds(frame)[2]
     change = _compare(varied, last)
@@ -223,46 +227,50 @@ def _check_narrowing(run: str, role: str, acts: pd.DataFrame, opening: pd.Series
     counts = legal.groupby(["iteration", "action"])["action"].transform("size").astype("float64")
     frame = _average_by_match(legal, pd.Series(-np.log(counts / sizes)))  # the mean of -log p is the entropy
     varied, last = max(_earlier_parts(frame, opening), key=np.mean, default=[]), _split_thirds(frame)[2]
-    much = float(np.mean(varied)) if varied else 0.0
-    if much >= VARIED and _compare(varied, last, ANY).high < 0 and np.mean(last) <= FEW_ACTS * much:
+    earlier_entropy = float(np.mean(varied)) if varied else 0.0
+    if (
+        earlier_entropy >= VARIED
+        and _compare(varied, last, ANY).high < 0
+        and np.mean(last) <= FEW_ACTS * earlier_entropy
+    ):
         yield Alarm(run, "few acts", role, mean_ci(varied, ANY), mean_ci(last, ANY))
 
 
 def _check_idleness(run: str, verified: pd.DataFrame, rewards: pd.DataFrame, acts: pd.DataFrame) -> Iterator[Alarm]:
-    """Yield `idleness` for each role with more idle actions, if the reward rises and the verified outcome halves.
+    """Yield `idleness` for each role with more idle actions, if rewards rise and the verified outcome halves.
 
-    Idle actions are empty, repeat the seat's previous action, or are the most frequent one of their iteration.
+    An action is idle if it is empty, repeats the seat's previous one, or is the most frequent one of its iteration.
     """
     first, _, last = _split_thirds(verified)
-    earned, _, earns = _split_thirds(rewards)
+    first_rewards, _, last_rewards = _split_thirds(rewards)
     if not first or not last or _compare(first, last).high >= 0 or np.mean(last) > HALF * np.mean(first):
         return
-    if _compare(earned, earns, ANY).low <= 0:
+    if _compare(first_rewards, last_rewards, ANY).low <= 0:
         return
-    for role, own in acts.groupby("role"):
-        again = own["action"] == own.groupby(["match", "seat"])["action"].shift()
-        idle = _is_commonest(own) | again.fillna(False) | (own["action"].str.strip() == "")
-        yield from _check_rise(run, "idleness", str(role), _average_by_match(own, idle.astype("float64")))
+    for role, role_acts in acts.groupby("role"):
+        is_repeated = role_acts["action"] == role_acts.groupby(["match", "seat"])["action"].shift()
+        is_idle = _is_commonest(role_acts) | is_repeated.fillna(False) | (role_acts["action"].str.strip() == "")
+        yield from _check_rise(run, "idleness", str(role), _average_by_match(role_acts, is_idle.astype("float64")))
 
 
 def _check_drift(run: str, talk: pd.DataFrame) -> Iterator[Alarm]:
-    """Yield `role drift` for roles whose talk is classified as another role's more often than in the first third.
+    """Yield `role drift` for roles whose messages are misclassified more often than in the first third.
 
     A naive Bayes classifier learns the words in every other match of the first third, and is tested on the remaining
     matches.
     """
     first = talk[talk["third"] == 0]
-    even = first["match"].isin(sorted(first["match"].unique())[::2])
-    counts = {str(role): _count_words(lines) for role, lines in first[even].groupby("role")}
+    is_training_match = first["match"].isin(sorted(first["match"].unique())[::2])
+    counts = {str(role): _count_words(lines) for role, lines in first[is_training_match].groupby("role")}
     if len(counts) < 2:
         return
-    vocabulary = pd.Index(sorted({word for own in counts.values() for word in own.index}))
-    logs = pd.DataFrame({role: np.log((own.reindex(vocabulary).fillna(0) + 1) / (own.sum() + len(vocabulary)))
-                         for role, own in counts.items()})  # fmt: skip
-    rest = talk.drop(index=first[even].index)
-    guessed = _classify_role(rest["public"], logs)
-    strange = rest.assign(value=(guessed != rest["role"]).astype("float64"))[guessed != ""]
-    for role, lines in strange.groupby("role"):
+    vocabulary = pd.Index(sorted({word for words in counts.values() for word in words.index}))
+    logs = pd.DataFrame({role: np.log((words.reindex(vocabulary).fillna(0) + 1) / (words.sum() + len(vocabulary)))
+                         for role, words in counts.items()})  # fmt: skip
+    test_talk = talk.drop(index=first[is_training_match].index)
+    predicted = _classify_role(test_talk["public"], logs)
+    misclassified = test_talk.assign(value=(predicted != test_talk["role"]).astype("float64"))[predicted != ""]
+    for role, lines in misclassified.groupby("role"):
         if role in counts:
             yield from _check_rise(run, "role drift", str(role), _average_by_match(lines, lines["value"]))
 
@@ -287,10 +295,10 @@ def _check_one_sidedness(run: str, seats: pd.DataFrame) -> Iterator[Alarm]:
 
     Leaves out matches against others, because learners should beat fixed opponents.
     """
-    among = seats[seats.groupby("match")["trained"].transform("min").astype(bool)].dropna(subset=["payoff"])
-    best = among.groupby("match")["payoff"].transform("max")
-    wins = among.assign(won=(among["payoff"] == best).astype("float64"))
+    learner_seats = seats[seats.groupby("match")["trained"].transform("min").astype(bool)].dropna(subset=["payoff"])
+    best = learner_seats.groupby("match")["payoff"].transform("max")
+    wins = learner_seats.assign(won=(learner_seats["payoff"] == best).astype("float64"))
     wins["value"] = np.where(wins.groupby("match")["won"].transform("sum") == 1, wins["won"], 0.5 * wins["won"])
-    for seat, own in wins.groupby("seat"):
-        if among["seat"].nunique() > 1:
-            yield from _check_rise(run, "one-sidedness", str(seat), own[["match", "third", "value"]], NEARLY_ALL)
+    for seat, seat_wins in wins.groupby("seat"):
+        if learner_seats["seat"].nunique() > 1:
+            yield from _check_rise(run, "one-sidedness", str(seat), seat_wins[["match", "third", "value"]], NEARLY_ALL)

@@ -18,7 +18,7 @@ def _field(name: str, kind: Any, doc: str) -> Any:
 
 
 def _log_fields(names: str, fields: Any) -> list[Any]:
-    """Return the match log's fields of these names, separated by spaces, with their documentation, as nullable."""
+    """Return the match log's fields of these space-separated names as nullable fields, with their documentation."""
     known = {field.name: field for field in fields}
     return [known[name].with_nullable(True) for name in names.split()]
 
@@ -97,7 +97,9 @@ TABLES: Mapping[str, Any] = {
             _field("sampled", pa.bool_(), "whether the policy sampled it"),
             _field("logprob", pa.float32(), "log probability under the sampling distribution; null for read tokens"),
             _field("entropy", pa.float32(), "its entropy in nats; null for read tokens, or if not logged"),
-            _field("advantage", pa.float64(), "advantage, else its turn's; null for read tokens and before credit"),
+            _field(
+                "advantage", pa.float64(), "its own advantage or its turn's; null for read tokens and before credit"
+            ),
             _field("ratio", pa.float32(), "probability after learning / before; null if not logged"),
             _field("gap", pa.float32(), "log p of the trainer before learning minus the sampler's; null if not logged"),
         ]

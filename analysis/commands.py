@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from analysis.comparison import Comparison
     from arena.statistics import Interval
 
-SHOWN, SETTINGS, LINES = 200, 12, 8
-"""Maximum numbers in the terminal: rows of a table, differing settings, lines of a match."""
-WIDEST = 1000
-"""Width in characters of output that is not for a terminal."""
+MAX_ROWS, MAX_SETTINGS, MAX_LINES = 200, 12, 8
+"""Maximum numbers in the terminal: rows of a table, differing settings, lines of a search result."""
+PLAIN_WIDTH = 1000
+"""Width of output that does not go to a terminal, in characters."""
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 Runs = Annotated[
     list[Path], typer.Argument(metavar="RUN...", help="Run folders, such as runs/latest.", show_default=False)
@@ -65,7 +65,7 @@ def compare(
     runs: Runs,
     last: Annotated[int, typer.Option(min=1, help="Number of last iterations per run.")] = 5,
     figure: Annotated[list[str] | None, typer.Option(help="Only this figure, such as efficiency; repeatable.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw curves and their ends into this PNG file.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw curves and compared means into this PNG file.")] = None,
     as_json: Json = False,
 ) -> None:
     """Compare the results of several runs with 95 % intervals over seeds or matches, paired by seed or deal.
@@ -114,12 +114,12 @@ def find(
 
     if words and regex:
         raise ConfigError("--words and --regex: give one of them")
-    asked = "turns" if of is None else of
-    unit = next((unit for unit in UNITS if unit == asked), None)
+    unit_name = "turns" if of is None else of
+    unit = next((unit for unit in UNITS if unit == unit_name), None)
     if unit is None:
-        near = get_close_matches(asked, UNITS, n=1)
+        near = get_close_matches(unit_name, UNITS, n=1)
         hint = f" — did you mean '{near[0]}'?" if near else ""
-        raise ConfigError(f"--of {printable(asked[:64])}: unknown texts{hint} (one of: {', '.join(UNITS)})")
+        raise ConfigError(f"--of {printable(unit_name[:64])}: unknown unit of text{hint} (one of: {', '.join(UNITS)})")
     if like and (query or words or regex or where or of not in (None, "matches")):
         raise ConfigError("--like finds whole matches similar to one: leave the query, its options and --of out")
     by: By = "words" if words else "regex" if regex else "meaning"
@@ -138,8 +138,8 @@ def report(
 ) -> None:
     """Write a run as one HTML page: summary, curves, league, and matches with their credit (docs/analysis.md).
 
-    The file is self-contained: it is the page of arena view. It runs only its own script and loads nothing, whatever
-    models wrote.
+    The file is the page of arena view, self-contained: it loads nothing, and runs only its own script, whatever models
+    wrote.
 
     Example: arena report runs/latest --out report.html
     """
@@ -152,8 +152,8 @@ def report(
     log = load(run)
     path = out or Path(f"{next(iter(log.readers))}.html")
     require_output("--out", path, REPORT)
-    stated = {game: list_theory_values(game) for game in map(str, log.matches["game"].unique())}
-    page = REPORT.signature + b"\n" + make_report(log, stated, deal_facts, find_marks).encode()
+    theory = {game: list_theory_values(game) for game in map(str, log.matches["game"].unique())}
+    page = REPORT.signature + b"\n" + make_report(log, theory, deal_facts, find_marks).encode()
     write_output("--out", path, REPORT, page)
     _console().print(f"{printable(str(path))}: {len(page) // 1000} kB")
 
@@ -166,7 +166,7 @@ def view(
 ) -> None:
     """Show runs as they happen, and matches as their players saw them, in a browser (docs/view.md).
 
-    Without RUN, shows all runs in runs/. Only buttons of the page change anything; its link works until Ctrl-C.
+    Without RUN, shows all runs in runs/. Only the page's buttons change anything. The link works until Ctrl-C.
 
     Example: arena view runs/latest
     """
@@ -194,25 +194,25 @@ def view(
 
 
 def _print_results(rows: Sequence[Mapping[Any, Any]]) -> None:
-    """Print search results with match, turn and score, and up to `LINES` lines of each text."""
+    """Print each search result's score, match and turn, and up to `MAX_LINES` lines of its text."""
     from rich.text import Text
 
     from arena.plain import printable
 
     console = _console()
     for row in rows:
-        who = [f"turn {row['turn'] + 1}, {printable(row['seat'])}"] if "turn" in row else []
-        where = ", ".join([printable(row["match"]), *who, f"iteration {row['iteration']}"])
-        often = f" and {row['times'] - 1} more" if row["times"] > 1 else ""
+        speaker = [f"turn {row['turn'] + 1}, {printable(row['seat'])}"] if "turn" in row else []
+        heading = ", ".join([printable(row["match"]), *speaker, f"iteration {row['iteration']}"])
+        repeats = f" and {row['times'] - 1} more" if row["times"] > 1 else ""
         score = "" if row["score"] is None else f"{row['score']:.2f}  "
-        console.print(Text(f"{score}{where}{often}", "bold"), soft_wrap=True)
+        console.print(Text(f"{score}{heading}{repeats}", "bold"), soft_wrap=True)
         if before := row.get("before"):
             console.print(Text(f"      after {printable(before)}", "dim"), soft_wrap=True)
         lines = row["text"].splitlines()
-        for line in lines[:LINES]:
+        for line in lines[:MAX_LINES]:
             console.print(Text(f"      {printable(line)}"), soft_wrap=True)
-        if len(lines) > LINES:
-            console.print(Text(f"      … {len(lines) - LINES} more", "dim"))
+        if len(lines) > MAX_LINES:
+            console.print(Text(f"      … {len(lines) - MAX_LINES} more", "dim"))
     if not rows:
         console.print(Text("nothing found"))
 
@@ -225,16 +225,16 @@ def _write_plot(comparison: Comparison, path: Path) -> None:
         figure = plot_comparison(comparison)
     except ImportError:
         raise ConfigError("--plot needs matplotlib: pip install 'arena-selfplay[analysis]'") from None
-    kept = io.BytesIO()
-    save_png(figure, kept)
-    write_output("--plot", path, PICTURE, kept.getvalue())
+    buffer = io.BytesIO()
+    save_png(figure, buffer)
+    write_output("--plot", path, PICTURE, buffer.getvalue())
 
 
 def _comparison_json(comparison: Comparison) -> dict[str, Any]:
     """Convert the comparison to JSON values. Intervals become [estimate, low, high], with null for unknown bounds."""
     labels = [arm.label for arm in comparison.arms]
 
-    def ends(names: Sequence[str], intervals: Iterable[Interval]) -> dict[str, Any]:
+    def by_label(names: Sequence[str], intervals: Iterable[Interval]) -> dict[str, Any]:
         return dict(zip(names, ([_to_json(value) for value in interval] for interval in intervals), strict=False))
 
     return {
@@ -244,16 +244,17 @@ def _comparison_json(comparison: Comparison) -> dict[str, Any]:
         "differs": {name: list(values) for name, values in comparison.differs.items()},
         "rows": [
             {
-                "game": row.game, "figure": row.figure, "means": ends(labels, row.means), "iqm": ends(labels, row.iqm),
-                "differences": ends(labels[1:], row.differences), "paired": row.paired or None,
+                "game": row.game, "figure": row.figure,
+                "means": by_label(labels, row.means), "iqm": by_label(labels, row.iqm),
+                "differences": by_label(labels[1:], row.differences), "paired": row.paired or None,
             }
             for row in comparison.rows
         ],
     }  # fmt: skip
 
 
-def _print_comparison(comparison: Comparison, asked: Sequence[str]) -> None:
-    """Print a table per game, the figures in `asked` without result, and each arm's runs and differing settings."""
+def _print_comparison(comparison: Comparison, requested: Sequence[str]) -> None:
+    """Print a table per game, requested figures without a result, each arm's runs, and differing settings."""
     from rich.table import Table
     from rich.text import Text
 
@@ -276,18 +277,18 @@ def _print_comparison(comparison: Comparison, asked: Sequence[str]) -> None:
                 table.add_row(Text("  interquartile mean", style="dim"), *map(_format_interval, row.iqm))
         console.print(table)
         console.print()
-    shown = {row.figure for row in comparison.rows}
-    if lacking := [printable(name) for name in asked if name not in shown]:
-        console.print(Text(f"{', '.join(lacking)}: missing in an arm, or the same in all matches"), soft_wrap=True)
-    elif not shown:
-        console.print(Text("no figure is known for all arms and differs between matches"))
+    figures_shown = {row.figure for row in comparison.rows}
+    if missing := [printable(name) for name in requested if name not in figures_shown]:
+        console.print(Text(f"{', '.join(missing)}: missing in an arm, or the same in all matches"), soft_wrap=True)
+    elif not figures_shown:
+        console.print(Text("every figure is missing in an arm, or the same in all matches"))
     for arm, label in zip(comparison.arms, labels, strict=True):
         console.print(Text(f"{label}: {', '.join(map(printable, arm.runs))}", style="dim"), soft_wrap=True)
-    for name, values in list(comparison.differs.items())[:SETTINGS]:
+    for name, values in list(comparison.differs.items())[:MAX_SETTINGS]:
         console.print(Text(printable(f"{name}: {' | '.join(values)}"), style="dim"), soft_wrap=True)
     single = ", ".join(label for arm, label in zip(comparison.arms, labels, strict=True) if len(arm.runs) == 1)
     if comparison.unit == "matches":
-        console.print(Text("one run per arm: intervals are over its matches and say nothing about other seeds"))
+        console.print(Text("one run per arm: intervals are over matches and say nothing about other seeds"))
     elif single:
         console.print(Text(f"no interval with one run: {single} may differ with another seed"), soft_wrap=True)
 
@@ -305,8 +306,8 @@ def _format_interval(interval: Interval) -> str:
 
 
 def _console() -> PlainConsole:
-    """Return a console, `WIDEST` characters wide if the output is not a terminal."""
-    return PlainConsole() if sys.stdout.isatty() else PlainConsole(width=WIDEST)
+    """Return a console, `PLAIN_WIDTH` characters wide if the output is not a terminal."""
+    return PlainConsole() if sys.stdout.isatty() else PlainConsole(width=PLAIN_WIDTH)
 
 
 def _iterate_rows(table: Any) -> Iterable[tuple[Any, ...]]:
@@ -320,12 +321,12 @@ def _to_values(column: Any) -> list[Any]:
         return list(column.to_pylist())
     except (OverflowError, ValueError):
         raise ConfigError(
-            "there is a day beyond the years 1 to 9999, such as infinity: ask for it as text, as in day::varchar"
+            "a date is outside the years 1 to 9999, such as infinity: convert it to text, as in day::varchar"
         ) from None
 
 
 def _print_table(table: Any) -> None:
-    """Print the first `SHOWN` rows of an Arrow table, and the number of the others."""
+    """Print the first `MAX_ROWS` rows of an Arrow table, and the number of further rows."""
     from rich.table import Table
     from rich.text import Text
 
@@ -335,11 +336,11 @@ def _print_table(table: Any) -> None:
     for field in table.schema:
         number = str(field.type).startswith(("int", "uint", "float", "double", "decimal"))
         grid.add_column(Text(printable(field.name)), justify="right" if number else "left", overflow="fold")
-    for values in _iterate_rows(table.slice(0, SHOWN)):
+    for values in _iterate_rows(table.slice(0, MAX_ROWS)):
         grid.add_row(*(Text(printable(_format_cell(value))) for value in values))
     console.print(grid)
-    if len(table) > SHOWN:
-        console.print(Text(f"… and {len(table) - SHOWN} rows more: ask for fewer, or add --csv", style="dim"))
+    if len(table) > MAX_ROWS:
+        console.print(Text(f"… and {len(table) - MAX_ROWS} rows more: ask for fewer, or add --csv", style="dim"))
 
 
 def _format_cell(value: Any) -> str:
@@ -350,7 +351,7 @@ def _format_cell(value: Any) -> str:
 
 
 def _csv_cell(value: Any) -> Any:
-    """Return a cell for CSV, without control characters if the output is a terminal."""
+    """Return the cell's value for CSV. Removes control characters if the output is a terminal."""
     from arena.plain import printable
 
     return printable(value) if isinstance(value, str) and sys.stdout.isatty() else value

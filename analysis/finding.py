@@ -36,10 +36,10 @@ SEARCHES: tuple[By, ...] = ("meaning", "words", "regex")
 Unit = Literal["turns", "thoughts", "matches"]
 UNITS: tuple[Unit, ...] = ("turns", "thoughts", "matches")
 Embedding = Literal["minilm", "hashed"]
-"""Embedding of texts: `minilm` by meaning, `hashed` by words alone (simulators/embedding.py)."""
+"""Embedding model: `minilm` compares meaning, `hashed` only words (simulators/embedding.py)."""
 KEYS = {"turns": ["run", "match", "turn"], "thoughts": ["run", "match", "turn"], "matches": ["run", "match"]}
 """Key columns of each unit."""
-CHUNK = 700
+CHUNK_CHARACTERS = 700
 """Characters per embedded chunk: about 200 word pieces."""
 
 
@@ -54,10 +54,11 @@ def find(
 ) -> pd.DataFrame:
     """Search texts and return the `n` best as rows: score, times (occurrences), key, iteration, …, text, before.
 
-    `of` selects turns, private thoughts or whole matches. `before` is the preceding turn, "" for the first one; matches
-    lack it. The score is NaN for a regular expression or without a query. `where` is one SQL condition on the columns
-    of `turns`, or of `matches` if `of="matches"`. With a condition the query may be empty; results then come in the
-    order of the log. Raises ConfigError for an invalid query or condition, or a missing optional dependency.
+    `of` selects turns, private thoughts or whole matches. `before` is the preceding turn, "" if there is none; results
+    that are matches lack it. The score is NaN for a regular expression or without a query. `where` is one SQL condition
+    on the columns of `turns`, or of `matches` if `of="matches"`. With a condition the query may be empty; results then
+    come in the order of the log. Raises ConfigError for an invalid query or condition, or a missing optional
+    dependency.
 
     >>> found = find(log, "is it accepted, or accept", by="words", n=2)
     >>> found[["times", "match", "turn", "text"]].values.tolist()
@@ -71,7 +72,7 @@ def find(
         raise ConfigError(f"n is {n}: ask for at least one result")
     if not query.strip() and not where.strip():
         raise ConfigError("nothing to search for: give a query, or a condition in SQL")
-    log, query = runs if isinstance(runs, Frames) else load(runs), clean_text(query)  # as the log's own texts are
+    log, query = runs if isinstance(runs, Frames) else load(runs), clean_text(query)  # logged texts are cleaned, too
     texts = _merge_equal(_filter(collect_texts(log, of), log, of, where))
     texts.insert(0, "score", _score(texts["text"].tolist(), query, by, embedding) if len(texts) else np.zeros(0))
     minimum = -np.inf if by == "meaning" else 0.0
@@ -89,16 +90,16 @@ def nearest(log: Frames, match: str, n: int = 10, embedding: Embedding = "minilm
     >>> nearest(log, "0000-0003", embedding="hashed")[["times", "match"]].values.tolist()
     [[9, '0000-0000']]
     """
-    every = collect_texts(log, "matches")
-    own = every.loc[every["match"] == match, "text"].tolist()
-    if not own:
-        near = get_close_matches(match[:64], every["match"].tolist(), n=1)
+    match_texts = collect_texts(log, "matches")
+    query_texts = match_texts.loc[match_texts["match"] == match, "text"].tolist()
+    if not query_texts:
+        near = get_close_matches(match[:64], match_texts["match"].tolist(), n=1)
         hint = f" — did you mean '{printable(near[0])}'?" if near else ""
         raise StoreError(f"there is no match '{printable(match[:64])}' with any text{hint}")
-    texts = _merge_equal(every[every["text"] != own[0]].reset_index(drop=True))
+    texts = _merge_equal(match_texts[match_texts["text"] != query_texts[0]].reset_index(drop=True))
     if texts.empty:
         return texts.assign(score=0.0)
-    texts.insert(0, "score", (embed(texts["text"].tolist(), embedding) @ embed(own[:1], embedding)[0]).round(4))
+    texts.insert(0, "score", (embed(texts["text"].tolist(), embedding) @ embed(query_texts[:1], embedding)[0]).round(4))
     return texts.sort_values("score", ascending=False, kind="stable").head(n).reset_index(drop=True)
 
 
@@ -114,15 +115,15 @@ def collect_texts(log: Frames, of: Unit = "turns") -> pd.DataFrame:
     responder: ACCEPT | $fair$ [/b]
     """
     if of not in UNITS:
-        raise ConfigError(f"unknown texts '{of}' (one of: {', '.join(UNITS)})")
+        raise ConfigError(f"unknown unit of text '{of}' (one of: {', '.join(UNITS)})")
     columns = ["private"] if of == "thoughts" else ["action", "public"]
     turns = log.frame("turns", ["run", "match", "iteration", "turn", "seat", "role", "policy", *columns])
     if of == "thoughts":
         turns["text"] = turns["private"]
     else:
         joined = [
-            " | ".join(dict.fromkeys(part for part in both if part))
-            for both in zip(turns["action"], turns["public"], strict=True)
+            " | ".join(dict.fromkeys(part for part in pair if part))
+            for pair in zip(turns["action"], turns["public"], strict=True)
         ]
         turns["text"] = pd.Series(joined, dtype=turns["seat"].dtype, index=turns.index)
     rows = turns.drop(columns=columns)
@@ -144,44 +145,46 @@ def embed(texts: Sequence[str], embedding: Embedding = "minilm") -> NDArray[np.f
     if embedding not in EMBEDDINGS:
         raise ConfigError(f"unknown embedding '{embedding}' (one of: {', '.join(EMBEDDINGS)})")
     chunks = [list(_split_chunks(text)) for text in texts]
-    flat = list(dict.fromkeys(chunk for own in chunks for chunk in own))
+    flat = list(dict.fromkeys(chunk for text_chunks in chunks for chunk in text_chunks))
     if not flat:
         return np.zeros((0, 1), np.float32)
     try:
         vectors = embed_catalogue(flat, embedding)
     except ValueError:
-        raise ConfigError("meaning needs sentence-transformers: pip install 'arena-selfplay[analysis,maps]'") from None
-    place = {chunk: number for number, chunk in enumerate(flat)}
-    sums = np.stack([sum(len(chunk) * vectors[place[chunk]] for chunk in own) for own in chunks])
+        raise ConfigError(
+            "search by meaning needs sentence-transformers: pip install 'arena-selfplay[analysis,maps]'"
+        ) from None
+    chunk_index = {chunk: number for number, chunk in enumerate(flat)}
+    sums = np.stack([sum(len(chunk) * vectors[chunk_index[chunk]] for chunk in text_chunks) for text_chunks in chunks])
     lengths = np.linalg.norm(sums, axis=1, keepdims=True)
     return np.ascontiguousarray(sums / np.where(lengths > 0, lengths, 1), np.float32)
 
 
 def _split_chunks(text: str) -> Iterator[str]:
-    """Split the text into chunks of whole lines with up to `CHUNK` characters. Longer lines are split, too."""
+    """Split the text into chunks of whole lines, up to `CHUNK_CHARACTERS` long. Longer lines are split, too."""
     chunk = ""
     for line in text.splitlines() or [text]:
-        if chunk and len(chunk) + len(line) >= CHUNK:
+        if chunk and len(chunk) + len(line) >= CHUNK_CHARACTERS:
             yield chunk
             chunk = ""
         chunk = f"{chunk}\n{line}" if chunk else line
-        while len(chunk) > CHUNK:
-            yield chunk[:CHUNK]
-            chunk = chunk[CHUNK:]
+        while len(chunk) > CHUNK_CHARACTERS:
+            yield chunk[:CHUNK_CHARACTERS]
+            chunk = chunk[CHUNK_CHARACTERS:]
     if chunk or not text.strip():
         yield chunk or " "
 
 
 def _add_context(results: pd.DataFrame, log: Frames, of: Unit) -> pd.DataFrame:
-    """Add the column `before` with the seat and text of the turn before each result, unless results are matches."""
+    """Add the column `before`, the seat and text of the turn before each result, unless results are matches."""
     if of == "matches":
         return results
     turns = collect_texts(log)
     turns = turns[turns["match"].isin(results["match"])]
     lines = turns["seat"] + ": " + turns["text"]
-    by_place = dict(zip(zip(turns["run"], turns["match"], turns["turn"], strict=True), lines, strict=True))
-    places = zip(results["run"], results["match"], results["turn"], strict=True)
-    return results.assign(before=[by_place.get((run, match, turn - 1), "") for run, match, turn in places])
+    lines_by_key = dict(zip(zip(turns["run"], turns["match"], turns["turn"], strict=True), lines, strict=True))
+    keys = zip(results["run"], results["match"], results["turn"], strict=True)
+    return results.assign(before=[lines_by_key.get((run, match, turn - 1), "") for run, match, turn in keys])
 
 
 def _filter(texts: pd.DataFrame, log: Frames, of: Unit, where: str) -> pd.DataFrame:
@@ -208,9 +211,9 @@ def _merge_equal(texts: pd.DataFrame) -> pd.DataFrame:
 
 
 def _score(texts: list[str], query: str, by: By, embedding: Embedding) -> Any:
-    """Return a score per text [n]: cosine, BM25, or 1 for a match of the expression and 0 otherwise.
+    """Return a score per text [n]: cosine by meaning, BM25 by words, 1 or 0 by a regular expression.
 
-    BM25 is 0 for no match; cosines have no such threshold. Without a query, all scores are 1.
+    BM25 and expressions score 0 for no match; cosines have no such threshold. Without a query, all scores are 1.
     """
     if not query.strip():
         return np.ones(len(texts))
@@ -227,21 +230,21 @@ def _score_by_words(texts: list[str], query: str) -> Any:
             warnings.simplefilter("ignore")  # bm25s warns about missing progress bar widgets, which we do not show
             import bm25s
     except ImportError:
-        raise ConfigError("plain words need bm25s: pip install 'arena-selfplay[analysis]'") from None
-    asked, *tokenized = bm25s.tokenize(
+        raise ConfigError("search by words needs bm25s: pip install 'arena-selfplay[analysis]'") from None
+    query_words, *tokenized = bm25s.tokenize(
         [query, *texts], token_pattern=r"(?u)\b\w+\b", stopwords="en", return_ids=False, show_progress=False
     )
-    known = {word for words in tokenized for word in words}
-    wanted = [word for word in asked if word in known]
-    if not wanted:
+    vocabulary = {word for words in tokenized for word in words}
+    known_words = [word for word in query_words if word in vocabulary]
+    if not known_words:
         return np.zeros(len(texts))
     ranking = bm25s.BM25()
     ranking.index(tokenized, show_progress=False)
-    return np.asarray(ranking.get_scores(wanted), np.float64)
+    return np.asarray(ranking.get_scores(known_words), np.float64)
 
 
 def match_regex(texts: Any, query: str) -> Any:
-    """Return a boolean Arrow array: True for texts in which the RE2 expression occurs.
+    """Return a boolean Arrow array: True for texts that contain a match of the RE2 expression.
 
     Raises ConfigError if it is invalid.
 
@@ -252,4 +255,4 @@ def match_regex(texts: Any, query: str) -> Any:
         return pc.match_substring_regex(texts, query)
     except pa.ArrowInvalid as error:
         reason = printable(str(error)).removeprefix("Invalid regular expression: ")
-        raise ConfigError(f"'{printable(query)[:64]}' is no regular expression (RE2): {reason}") from None
+        raise ConfigError(f"'{printable(query)[:64]}' is not a regular expression (RE2): {reason}") from None

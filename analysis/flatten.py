@@ -1,6 +1,6 @@
-"""Flat tables from the nested match log: pure functions of one iteration, from Arrow table to Arrow table.
+"""Conversion of the nested match log to flat tables: pure functions of one iteration's log, in Arrow.
 
-`NEEDS` maps each column of a table to the fields of the log from which it is computed, so that only these are read.
+`NEEDS` maps each column of a table to the log fields that it is computed from, so that only these are read.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import pyarrow.compute as pc
 
 from arena.store.lines import LogError
 
-_OF_MATCH = (
+_MATCH_FIELDS = (
     "deal", "group", "parent", "parent_turn", "stage", "source",
     "rules", "status", "reason", "attempt", "seed", "started", "seconds",
 )  # fmt: skip
-_TURNS = ("seat", "role", "policy", "version", "action", "public", "private", "raw", "valid", "finish", "tokens")
+_TURN_FIELDS = ("seat", "role", "policy", "version", "action", "public", "private", "raw", "valid", "finish", "tokens")
 NEEDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "matches": {"turns": ("turns.index",), "report": ("report",)},
     "seats": {
@@ -26,7 +26,7 @@ NEEDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "payoff": ("payoffs",),
     },
     "turns": {
-        **{name: (f"turns.{name}",) for name in (*_TURNS, "seconds", "situation", "source")},
+        **{name: (f"turns.{name}",) for name in (*_TURN_FIELDS, "seconds", "situation", "source")},
         "turn": ("turns.index",),
         "reward": ("turns.index", "turns.rewards"),
         "advantage": ("turns.index",),
@@ -39,7 +39,7 @@ NEEDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "entropy": ("streams.entropy",),
     },
 }
-_ALWAYS: Mapping[str, tuple[str, ...]] = {
+_ROW_FIELDS: Mapping[str, tuple[str, ...]] = {
     "matches": (),
     "seats": ("seats.seat",),
     "turns": ("turns.index",),
@@ -48,18 +48,18 @@ _ALWAYS: Mapping[str, tuple[str, ...]] = {
 }
 """Fields that define a table's rows. They are always read."""
 TOKEN_CREDIT: Mapping[str, str] = {"advantage": "advantages", "ratio": "ratios", "gap": "gaps"}
-"""Columns of `tokens`, each with the list column of the credit file from which it is computed."""
+"""Columns of `tokens` that come from the credit file, each with the file's list column."""
 
 
 def list_leaves(table: str, columns: Collection[str]) -> set[str]:
-    """Return the dotted names of the match log's fields from which these columns of a table are computed.
+    """Return the dotted names of the log fields that these columns of a table are computed from.
 
     >>> sorted(list_leaves("turns", ["role", "advantage"]))
     ['game', 'id', 'iteration', 'turns.index', 'turns.role']
     """
     needed = {leaf for name in columns for leaf in NEEDS[table].get(name, ())}
-    own = {*_OF_MATCH} & {*columns} if table == "matches" else set()
-    return {"id", "iteration", "game", *_ALWAYS[table], *needed, *own}
+    match_fields = {*_MATCH_FIELDS} & {*columns} if table == "matches" else set()
+    return {"id", "iteration", "game", *_ROW_FIELDS[table], *needed, *match_fields}
 
 
 def matches(log: Any) -> Any:
@@ -77,24 +77,26 @@ def seats(log: Any) -> Any:
     table = _explode(log, "seats")
     if "payoffs" in log.column_names:
         payoffs = _explode(log, "payoffs")
-        places = pc.index_in(_seat_keys(table), value_set=_seat_keys(payoffs))
-        table = table.append_column("payoff", payoffs["value"].take(places))
+        rows = pc.index_in(_seat_keys(table), value_set=_seat_keys(payoffs))
+        table = table.append_column("payoff", payoffs["value"].take(rows))
     return table
 
 
 def turns(log: Any, credit: Any) -> Any:
     """Convert an iteration's log to the table `turns`: a row per turn, with reward and advantage from `credit`.
 
-    `credit` has reward and advantage by match and turn. For turns that it lacks, the reward is the sum of the turn's
-    rewards and the advantage is null. The column `rewards` is still a list of named values.
+    `credit` is a table of rewards and advantages by match and turn. Turns that it lacks get the sum of their rewards as
+    reward, and null as advantage. The column `rewards` is still a list of named values.
     """
     table = _explode(log, "turns")
     table = table.rename_columns(["turn" if name == "index" else name for name in table.column_names])
-    rows = _turn_keys(credit["match"], credit["turn"], log["id"])
-    places = pc.index_in(_turn_keys(table["match"], table["turn"], log["id"]), value_set=rows)
-    table = table.append_column("advantage", credit["advantage"].take(places))
+    credit_keys = _turn_keys(credit["match"], credit["turn"], log["id"])
+    credit_rows = pc.index_in(_turn_keys(table["match"], table["turn"], log["id"]), value_set=credit_keys)
+    table = table.append_column("advantage", credit["advantage"].take(credit_rows))
     if "rewards" in table.column_names:
-        table = table.append_column("reward", pc.coalesce(credit["reward"].take(places), _sum_values(table["rewards"])))
+        table = table.append_column(
+            "reward", pc.coalesce(credit["reward"].take(credit_rows), _sum_values(table["rewards"]))
+        )
     return table
 
 
@@ -128,45 +130,48 @@ def tokens(log: Any) -> Any:
     rows = pc.list_parent_indices(ids)
     entropy = table["entropy"].combine_chunks() if "entropy" in table.column_names else None
     nested = ["game", "ids", "mask", "logprobs", "turns", *(["entropy"] if entropy is not None else [])]
-    kept = table.drop_columns(nested).take(rows)
-    sampled, nothing = flat["mask"], pa.scalar(None)
+    token_rows = table.drop_columns(nested).take(rows)
+    sampled, null = flat["mask"], pa.scalar(None)
     columns = {
         "place": _positions(ids),
-        "turn": pc.if_else(pc.greater_equal(flat["turns"], 0), flat["turns"], nothing),
+        "turn": pc.if_else(pc.greater_equal(flat["turns"], 0), flat["turns"], null),
         "id": pc.list_flatten(ids),
         "sampled": sampled,
-        "logprob": pc.if_else(sampled, flat["logprobs"], nothing),
+        "logprob": pc.if_else(sampled, flat["logprobs"], null),
     }
     if entropy is not None:
-        columns["entropy"] = pc.if_else(sampled, _flatten_to_sizes(entropy, sizes), nothing)
+        columns["entropy"] = pc.if_else(sampled, _flatten_to_sizes(entropy, sizes), null)
     for name, column in columns.items():
-        kept = kept.append_column(name, column)
-    return kept
+        token_rows = token_rows.append_column(name, column)
+    return token_rows
 
 
 def add_token_credit(tokens: Any, credit: Any, ids: Any) -> Any:
     """Add the columns of `TOKEN_CREDIT` to the table of tokens: the values of each turn's lists, in token order.
 
-    `credit` has these lists and an advantage by match and turn, and may be empty; `ids` are the ids of the matches. For
-    turns without lists, the advantage is the turn's and the other columns are null. Raises LogError if a list does not
-    have one value per token of its turn.
+    `credit` has these lists and an advantage by match and turn, and may be empty. `ids` are the ids of the matches.
+    Tokens of turns without lists get the turn's advantage, and null in the other columns. Raises LogError if a list
+    does not have one value per token of its turn.
     """
     keys = _turn_keys(tokens["match"], tokens["turn"], ids)
     rows = pc.index_in(keys, value_set=_turn_keys(credit["match"], credit["turn"], ids), skip_nulls=True)
     row = pc.fill_null(rows, -1).to_numpy()
-    own = np.flatnonzero(row >= 0)
-    counts = np.bincount(row[own], minlength=len(credit))
-    order = np.argsort(row[own], kind="stable")
-    rank = np.empty(len(own), np.int64)
-    rank[order] = np.arange(len(own)) - np.repeat(np.cumsum(counts) - counts, counts)
+    with_credit = np.flatnonzero(row >= 0)
+    counts = np.bincount(row[with_credit], minlength=len(credit))
+    order = np.argsort(row[with_credit], kind="stable")
+    rank = np.empty(len(with_credit), np.int64)
+    rank[order] = np.arange(len(with_credit)) - np.repeat(np.cumsum(counts) - counts, counts)
     for name, source in TOKEN_CREDIT.items():
         lists = credit[source].combine_chunks()
         sizes = pc.list_value_length(lists).to_numpy()
         if ((sizes != counts) & (sizes > 0)).any():
             raise LogError(f"credit's {source} do not match the tokens of a turn: restore the log from a copy")
-        places, there = np.zeros(len(row), np.int64), np.zeros(len(row), bool)
-        places[own], there[own] = (np.cumsum(sizes) - sizes)[row[own]] + rank, sizes[row[own]] > 0
-        column = pc.list_flatten(lists).take(pa.array(places, mask=~there))
+        offsets, has_value = np.zeros(len(row), np.int64), np.zeros(len(row), bool)
+        offsets[with_credit], has_value[with_credit] = (
+            (np.cumsum(sizes) - sizes)[row[with_credit]] + rank,
+            sizes[row[with_credit]] > 0,
+        )
+        column = pc.list_flatten(lists).take(pa.array(offsets, mask=~has_value))
         if name == "advantage":
             column = pc.coalesce(pc.cast(column, pa.float64()), credit["advantage"].take(rows))
         tokens = tokens.append_column(name, column)
@@ -174,19 +179,19 @@ def add_token_credit(tokens: Any, credit: Any, ids: Any) -> Any:
 
 
 def _flatten_to_sizes(lists: Any, sizes: Any) -> Any:
-    """Flatten lists of `sizes` items each. An empty list becomes nulls. Raises LogError for any other length."""
-    lengths, wanted = pc.list_value_length(lists).to_numpy(), sizes.to_numpy()
-    if ((lengths != wanted) & (lengths > 0)).any():
+    """Flatten lists whose lengths are `sizes`. An empty list becomes nulls. Raises LogError for any other length."""
+    lengths, expected = pc.list_value_length(lists).to_numpy(), sizes.to_numpy()
+    if ((lengths != expected) & (lengths > 0)).any():
         raise LogError("the lists of a token stream differ in length: restore the log from a copy")
-    there = np.repeat(lengths > 0, wanted)
-    return pc.list_flatten(lists).take(pa.array(np.cumsum(there) - 1, mask=~there))
+    has_value = np.repeat(lengths > 0, expected)
+    return pc.list_flatten(lists).take(pa.array(np.cumsum(has_value) - 1, mask=~has_value))
 
 
 def _add_policy(table: Any, log: Any) -> Any:
-    """Add the column `policy`, the policy of each row's seat, to a table with the columns match and seat."""
-    held = _explode(log, "seats")
-    places = pc.index_in(_seat_keys(table), value_set=_seat_keys(held))
-    return table.append_column("policy", held["policy"].take(places))
+    """Add the column `policy`, looked up in the log by match and seat, to a table with these two columns."""
+    seat_rows = _explode(log, "seats")
+    rows = pc.index_in(_seat_keys(table), value_set=_seat_keys(seat_rows))
+    return table.append_column("policy", seat_rows["policy"].take(rows))
 
 
 def spread_names(lists: Any, prefix: str) -> dict[str, Any]:
@@ -229,14 +234,14 @@ def _parse_times(texts: Any) -> Any:
 
 
 def _seat_keys(table: Any) -> Any:
-    """Return each row's match and seat as one key: a text, joined by a control character that no id contains."""
+    """Return each row's match and seat as one text key, joined by a control character that no id contains."""
     return pc.binary_join_element_wise(table["match"], table["seat"], "\x00")
 
 
 def _turn_keys(match: Any, turn: Any, ids: Any) -> Any:
-    """Return each row's match and turn as one key: a number, or null if the match is not in `ids`."""
-    place = pc.cast(pc.index_in(match, value_set=ids), pa.int64())
-    return pc.add(pc.multiply(place, 2**16), pc.cast(turn, pa.int64()))
+    """Return each row's match and turn as one integer key, null if the match is not in `ids`."""
+    match_number = pc.cast(pc.index_in(match, value_set=ids), pa.int64())
+    return pc.add(pc.multiply(match_number, 2**16), pc.cast(turn, pa.int64()))
 
 
 def _sum_values(lists: Any) -> Any:

@@ -23,7 +23,7 @@ from arena.plain import printable
 from arena.store.lines import LogError
 from arena.store.losses import find_incomplete_deals
 from arena.store.reader import FolderReader, RunReader
-from arena.store.stages import pipeline_of, resolve_newest_run
+from arena.store.stages import find_pipeline, resolve_newest_run
 
 Names = Collection[str] | None
 """Names to select; None selects all."""
@@ -48,7 +48,7 @@ class Frames:
     policies: Names = None
 
     def table(self, name: str, columns: Names = None) -> Any:
-        """Return the table `name` as an Arrow table with these columns. Reads only the parts of the log that they need.
+        """Return the table `name` as an Arrow table with these columns. Reads only the log fields that they need.
 
         Raises StoreError, with the nearest name, for an unknown table or column.
 
@@ -68,7 +68,7 @@ class Frames:
         return found.select(list(columns))
 
     def select_existing(self, name: str, columns: Names) -> Any:
-        """Return the table `name` as an Arrow table with at least the existing ones of `columns`.
+        """Return the table `name` as an Arrow table with at least those of `columns` that exist.
 
         >>> log.select_existing("matches", ["status", "nothing"]).column_names
         ['run', 'match', 'iteration', 'game', 'status']
@@ -76,7 +76,7 @@ class Frames:
         return self._build_run_table(name) if name in ("runs", "iterations") else self._read_log_table(name, columns)
 
     def frame(self, name: str, columns: Names = None) -> pd.DataFrame:
-        """Return the table `name` with these columns as a pandas frame with Arrow types. Raises StoreError as `table`.
+        """Return the table `name` with these columns as a pandas frame of Arrow types. Raises StoreError as `table`.
 
         >>> log.frame("turns", ["role", "valid"]).groupby("role")["valid"].mean().index.tolist()
         ['the_opener', 'the_responder']
@@ -101,16 +101,22 @@ class Frames:
 
     @cached_property
     def complete(self) -> pd.DataFrame:
-        """Rows of `matches` for statistics: finished matches, without deals of which a match was given up."""
-        matches, lost = self.matches, set[tuple[str, int, str, int]]()
-        for run, own in matches.groupby("run") if (matches["status"] == "failed").any() else ():
-            deals = zip([str(run)] * len(own), own["iteration"], own["game"], own["seed"], strict=True)
-            lost |= find_incomplete_deals(zip(deals, own["match"], own["status"], strict=True))
+        """Rows of `matches` for statistics: finished matches, without deals in which a match never finished."""
+        matches, incomplete = self.matches, set[tuple[str, int, str, int]]()
+        for run, run_matches in matches.groupby("run") if (matches["status"] == "failed").any() else ():
+            deals = zip(
+                [str(run)] * len(run_matches),
+                run_matches["iteration"],
+                run_matches["game"],
+                run_matches["seed"],
+                strict=True,
+            )
+            incomplete |= find_incomplete_deals(zip(deals, run_matches["match"], run_matches["status"], strict=True))
         finished = matches[matches["status"] == "finished"]
-        if not lost:
+        if not incomplete:
             return finished
         deals = zip(finished["run"], finished["iteration"], finished["game"], finished["seed"], strict=True)
-        return finished[[deal not in lost for deal in deals]]
+        return finished[[deal not in incomplete for deal in deals]]
 
     @cached_property
     def seats(self) -> pd.DataFrame:
@@ -144,44 +150,46 @@ class Frames:
         return [{"run": run, **dict(_flatten(row))} for row in rows]
 
     def _read_log_table(self, name: str, columns: Names) -> Any:
-        """Return a table from the match logs: each iteration is read, filtered and flattened, then all are joined."""
+        """Return a table from the match logs: read, filter and flatten each iteration, then join the results."""
         nested = next((column for column in ("report", "rewards") if column in flatten.NEEDS[name]), "")
         wanted = {*TABLES[name].names, nested} if columns is None else {*columns}
-        grown = nested and any(column.startswith(nested.removesuffix("s")) for column in wanted - {"reward"})
+        needs_nested = nested and any(column.startswith(nested.removesuffix("s")) for column in wanted - {"reward"})
         by_turn = self.of_seats is not None or self.policies is not None
-        needed = wanted | ({nested} if grown else set()) | ({"seat", "policy"} if by_turn else set())
+        needed = wanted | ({nested} if needs_nested else set()) | ({"seat", "policy"} if by_turn else set())
         parts = [
             part.append_column("run", pa.repeat(run, len(part)))
             for run, numbers in self.numbers.items()
-            for k in numbers
-            if (part := self._read_iteration(name, needed, self.readers[run], k)) is not None
+            for number in numbers
+            if (part := self._read_iteration(name, needed, self.readers[run], number)) is not None
         ]
-        whole = pa.concat_tables(parts) if parts else TABLES[name].empty_table()
-        table = pa.table({f.name: whole[f.name].cast(f.type) for f in TABLES[name] if f.name in whole.column_names})
-        if grown and nested in whole.column_names:
-            more = (
-                _parse_reports(whole["report"])
+        joined = pa.concat_tables(parts) if parts else TABLES[name].empty_table()
+        table = pa.table({f.name: joined[f.name].cast(f.type) for f in TABLES[name] if f.name in joined.column_names})
+        if needs_nested and nested in joined.column_names:
+            spread = (
+                _parse_reports(joined["report"])
                 if nested == "report"
-                else flatten.spread_names(whole["rewards"], "reward.")
+                else flatten.spread_names(joined["rewards"], "reward.")
             )
-            for column, values in more.items():
+            for column, values in spread.items():
                 table = table.append_column(column, values)
         return table
 
-    def _read_iteration(self, name: str, columns: Collection[str], reader: RunReader, k: int) -> Any:
+    def _read_iteration(self, name: str, columns: Collection[str], reader: RunReader, number: int) -> Any:
         """Return one iteration's rows of a table, filtered by game, seat and policy; None if no game matches."""
         if self.games is not None:
-            known = reader.log.table(k, ["id", "game"])["game"]
-            if not pc.any(_is_in(known, self.games)).as_py():
+            games = reader.log.table(number, ["id", "game"])["game"]
+            if not pc.any(_is_in(games, self.games)).as_py():
                 return None
-        log = reader.log.table(k, flatten.list_leaves(name, columns))
+        log = reader.log.table(number, flatten.list_leaves(name, columns))
         if self.games is not None:
             log = log.filter(_is_in(log["game"], self.games))
         if name == "turns":
-            table = flatten.turns(log, reader.log.credit_table(k))
+            table = flatten.turns(log, reader.log.credit_table(number))
         elif name == "tokens" and {*flatten.TOKEN_CREDIT} & {*columns}:
-            wanted = ["match", "turn", "advantage", *flatten.TOKEN_CREDIT.values()]
-            table = flatten.add_token_credit(flatten.tokens(log), reader.log.credit_table(k, wanted), log["id"])
+            credit_columns = ["match", "turn", "advantage", *flatten.TOKEN_CREDIT.values()]
+            table = flatten.add_token_credit(
+                flatten.tokens(log), reader.log.credit_table(number, credit_columns), log["id"]
+            )
         else:
             table = getattr(flatten, name)(log)
         if name != "matches":
@@ -198,11 +206,11 @@ def load(
     seats: Names = None,
     policies: Names = None,
 ) -> Frames:
-    """Load one or several runs as tables, which are read on first use. Of a pipeline, load the newest stage.
+    """Load one or several runs as tables, which are read on first use. A pipeline's path loads its newest stage.
 
     `iterations` and `games` select matches; `seats` and `policies` select rows of seats, turns, messages and tokens.
-    Raises StoreError if a path is no run or a run is damaged, and ConfigError if a selection is a text instead of a
-    collection.
+    Raises StoreError if a path is not a run or a run is damaged, and ConfigError if a selection is a single text
+    instead of a collection.
 
     >>> load("runs/latest", iterations=range(2), seats=["opener"]).turns["seat"].unique().tolist()
     ['opener']
@@ -213,50 +221,53 @@ def load(
     paths = [Path(runs)] if isinstance(runs, str | Path) else [Path(run) for run in runs]
     readers = dict(zip(_run_names(paths), (RunReader(resolve_newest_run(path)) for path in paths), strict=True))
     numbers = {
-        run: [k for k in reader.iterations() if iterations is None or k in iterations]
+        run: [number for number in reader.iterations() if iterations is None or number in iterations]
         for run, reader in readers.items()
     }
     return Frames(readers, numbers, None if iterations is None else {*iterations}, games, seats, policies)
 
 
 def _run_names(paths: Sequence[Path]) -> list[str]:
-    """Return the folders' names, or their paths if two names are equal. Raises StoreError for no or repeated paths."""
+    """Return the folders' names, or all paths if two names are equal. Raises StoreError for no or repeated paths."""
     if not paths:
         raise StoreError("no run to load: name one, such as runs/latest")
-    whole = [path.resolve() for path in paths]
-    if twin := next((path for path, same in zip(paths, whole, strict=True) if whole.count(same) > 1), None):
-        raise StoreError(f"{twin} is given twice: take one out")
-    names = [path.name for path in whole]
-    return names if len({*names}) == len(names) else [str(path) for path in whole]
+    resolved = [path.resolve() for path in paths]
+    if repeated := next(
+        (path for path, full_path in zip(paths, resolved, strict=True) if resolved.count(full_path) > 1), None
+    ):
+        raise StoreError(f"{repeated} is given twice: remove one")
+    names = [path.name for path in resolved]
+    return names if len({*names}) == len(names) else [str(path) for path in resolved]
 
 
-_OF_RUNS = ("name", "seed", "threads", "study")
-"""Settings of a pipeline that do not affect how its stages learn."""
+_IGNORED_SETTINGS = ("name", "seed", "threads", "study")
+"""Pipeline settings left out of the stages' settings, because runs of one arm may differ in them."""
 
 
 def _make_run_row(run: str, reader: RunReader) -> dict[str, Any]:
     """Return a run's row of the table `runs`, without settings if its environment file lacks them."""
-    about = reader.environment()
-    commands: list[dict[str, Any]] = about.get("commands") or [{}]
-    known = {
+    environment = reader.environment()
+    commands: list[dict[str, Any]] = environment.get("commands") or [{}]
+    row = {
         "run": run,
         "path": str(reader.path),
         "started": _parse_time(commands[0].get("time")),
-        "arena": (about.get("versions") or {}).get("arena-selfplay"),
+        "arena": (environment.get("versions") or {}).get("arena-selfplay"),
     }
-    settings = dict(_flatten(about.get("experiment") or {}, "config."))
-    if (pipeline := pipeline_of(reader.path)) is not None:
-        inside = f"{pipeline}/"  # removed, so that earlier stages' weights have equal names in pipelines of other seeds
-        settings = {key: v.removeprefix(inside) if isinstance(v, str) else v for key, v in settings.items()}
+    settings = dict(_flatten(environment.get("experiment") or {}, "config."))
+    if (pipeline := find_pipeline(reader.path)) is not None:
+        # Removed, so that earlier stages' weights have equal names in pipelines of other seeds.
+        pipeline_prefix = f"{pipeline}/"
+        settings = {key: v.removeprefix(pipeline_prefix) if isinstance(v, str) else v for key, v in settings.items()}
         settings |= _pipeline_settings(FolderReader(pipeline), reader.path.resolve().name)
-    return known | settings
+    return row | settings
 
 
 def _pipeline_settings(pipeline: FolderReader, stage: str) -> dict[str, Any]:
-    """Return the pipeline's settings as written: the shared ones, and those of its stages up to this one."""
+    """Return the pipeline's settings as written: `config.shared.…`, and `config.stages.…` up to this stage."""
     experiment = pipeline.environment().get("experiment") or {}
     stages = [entry for entry in experiment.get("stages") or () if isinstance(entry, dict)][: int(stage[:2])]
-    shared = {name: value for name, value in experiment.items() if name not in (*_OF_RUNS, "stages")}
+    shared = {name: value for name, value in experiment.items() if name not in (*_IGNORED_SETTINGS, "stages")}
     named = {str(entry.get("name")): {k: v for k, v in entry.items() if k != "name"} for entry in stages}
     return dict(_flatten({"shared": shared, "stages": named}, "config."))
 
@@ -280,8 +291,8 @@ def _make_table(rows: Sequence[Mapping[str, Any]], schema: Any) -> Any:
     """Convert rows to an Arrow table: first the schema's columns, then the others, with inferred types."""
     names = dict.fromkeys([*schema.names, *(name for row in rows for name in row)])
     columns = {name: [row.get(name) for row in rows] for name in names}
-    own = {field.name: pa.array(columns.pop(field.name), field.type) for field in schema}
-    return pa.table(own | {name: to_array(values) for name, values in columns.items()})
+    declared = {field.name: pa.array(columns.pop(field.name), field.type) for field in schema}
+    return pa.table(declared | {name: to_array(values) for name, values in columns.items()})
 
 
 def _parse_reports(texts: Any) -> dict[str, Any]:
@@ -301,12 +312,12 @@ def _parse_report(text: str) -> dict[str, Any]:
     except ValueError:
         report = None
     if not isinstance(report, dict):
-        raise LogError("a match's report is no JSON object: restore the log from a copy")
+        raise LogError("a match's report is not a JSON object: restore the log from a copy")
     return report
 
 
 def to_array(values: Sequence[Any]) -> Any:
-    """Convert values to an Arrow array of booleans, integers, floats or else text (JSON). None becomes null.
+    """Convert values to an Arrow array of booleans, integers, floats or, failing that, text (JSON). None becomes null.
 
     >>> str(to_array([True, None]).type), str(to_array([1, 2.5, True]).type), to_array(["a", [1]]).to_pylist()
     ('bool', 'double', ['a', '[1]'])

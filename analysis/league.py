@@ -16,8 +16,8 @@ from analysis.frames import Frames
 from arena.errors import ConfigError
 from arena.statistics import Interval, mean_ci
 
-LONGEST = 4
-"""Maximum length of the listed cycles, because longer ones are too many to read."""
+MAX_CYCLE = 4
+"""Maximum length of listed cycles; there are too many longer ones to read."""
 
 
 class Pair(NamedTuple):
@@ -26,25 +26,25 @@ class Pair(NamedTuple):
     one: str
     other: str
     matches: int
-    """Number of matches in which both took part."""
+    """Number of common matches."""
     ahead: Interval
     """Mean payoff of `one` minus that of `other`, with a 95 % interval over matches."""
 
 
 def pairs(log: Frames) -> list[Pair]:
-    """Compare the payoffs of every two policies that met in finished matches. Returns `Pair`s, sorted by name.
+    """Compare the payoffs of every two policies that met in finished matches. Returns `Pair`s sorted by name.
 
     >>> pairs(log)
     []
     """
     paid = log.seats.dropna(subset=["payoff"]).astype({"payoff": "float64"})
     means = paid.groupby(["run", "match", "policy"])["payoff"].mean().unstack("policy")
-    found = []
-    for one, other in combinations(means.columns, 2):
-        ahead = (means[one] - means[other]).dropna().tolist()
+    comparisons = []
+    for policy, opponent in combinations(means.columns, 2):
+        ahead = (means[policy] - means[opponent]).dropna().tolist()
         if ahead:
-            found.append(Pair(str(one), str(other), len(ahead), mean_ci(ahead)))
-    return found
+            comparisons.append(Pair(str(policy), str(opponent), len(ahead), mean_ci(ahead)))
+    return comparisons
 
 
 def payoff_matrix(log: Frames) -> pd.DataFrame:
@@ -82,7 +82,7 @@ def alpha_rank(log: Frames) -> pd.Series[Any]:
     try:
         mass = ranked(payoffs.fillna(0).to_numpy())
     except ImportError:
-        raise ConfigError("α-rank needs more: pip install 'arena-selfplay[analysis]'") from None
+        raise ConfigError("α-rank needs optional packages: pip install 'arena-selfplay[analysis]'") from None
     return pd.Series(mass, payoffs.index).sort_values(ascending=False)
 
 
@@ -100,17 +100,17 @@ def ratings(log: Frames) -> pd.DataFrame:
 
     model, rows = PlackettLuce(), []
     paid = log.seats.dropna(subset=["payoff"]).astype({"payoff": "float64"})
-    for run, own in paid.groupby("run", sort=False):
+    for run, run_seats in paid.groupby("run", sort=False):
         rated: dict[str, Any] = {}
         matches: dict[str, int] = {}
-        for iteration, played in own.groupby("iteration"):
-            for _, seats in played.groupby("match"):
+        for iteration, iteration_seats in run_seats.groupby("iteration"):
+            for _, seats in iteration_seats.groupby("match"):
                 scores = seats.groupby("policy")["payoff"].mean()
                 if len(scores) < 2:
                     continue
                 teams = [[rated.get(name) or model.rating(name=name)] for name in scores.index]
-                new = model.rate(teams, scores=scores.tolist())
-                rated |= {name: team[0] for name, team in zip(scores.index, new, strict=True)}
+                rated_teams = model.rate(teams, scores=scores.tolist())
+                rated |= {name: team[0] for name, team in zip(scores.index, rated_teams, strict=True)}
                 matches |= {name: matches.get(name, 0) + 1 for name in scores.index}
             rows += [(run, iteration, name, r.mu, r.sigma, matches[name]) for name, r in sorted(rated.items())]
     return pd.DataFrame(rows, columns=["run", "iteration", "policy", "mu", "sigma", "matches"])
@@ -127,23 +127,23 @@ def beats(log: Frames) -> Any:
     """
     graph = _import_networkx().DiGraph()
     graph.add_nodes_from(sorted({str(name) for name in log.seats["policy"]}))
-    for one, other, matches, ahead in pairs(log):
+    for policy, opponent, matches, ahead in pairs(log):
         if ahead.low > 0:
-            graph.add_edge(one, other, ahead=ahead.estimate, low=ahead.low, high=ahead.high, matches=matches)
+            graph.add_edge(policy, opponent, ahead=ahead.estimate, low=ahead.low, high=ahead.high, matches=matches)
         elif ahead.high < 0:
-            graph.add_edge(other, one, ahead=-ahead.estimate, low=-ahead.high, high=-ahead.low, matches=matches)
+            graph.add_edge(opponent, policy, ahead=-ahead.estimate, low=-ahead.high, high=-ahead.low, matches=matches)
     return graph
 
 
-def cycles(graph: Any, longest: int = LONGEST) -> list[tuple[str, ...]]:
+def cycles(graph: Any, longest: int = MAX_CYCLE) -> list[tuple[str, ...]]:
     """Return the cycles of at most `longest` policies, shortest first. Each starts at its alphabetically first name.
 
     >>> cycles(beats(log))
     []
     """
-    found = [tuple(ring) for ring in _import_networkx().simple_cycles(graph, length_bound=longest)]
-    turned = [ring[ring.index(min(ring)) :] + ring[: ring.index(min(ring))] for ring in found]
-    return sorted(turned, key=lambda ring: (len(ring), ring))
+    rings = [tuple(ring) for ring in _import_networkx().simple_cycles(graph, length_bound=longest)]
+    rotated = [ring[ring.index(min(ring)) :] + ring[: ring.index(min(ring))] for ring in rings]
+    return sorted(rotated, key=lambda ring: (len(ring), ring))
 
 
 def _import_networkx() -> Any:

@@ -1,8 +1,8 @@
 """Common parts of matplotlib figures: panels, a colour per arm, error bars, and labels that fit.
 
-A curve shows its seeds (thin), their mean (thick) and, at its right end, a dot with the interval of the final value. A
-band at every iteration would be wide and jumpy with few seeds. Fewer than `FEW` points are drawn as dots with error
-bars, without a line.
+A curve shows each seed (thin), the seeds' mean (thick) and, at its right end, a dot with the interval of the final
+value. It has no band, which would be wide and jumpy with few seeds. Fewer than `MIN_CURVE_POINTS` points are drawn as
+dots with error bars, without a line.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ if TYPE_CHECKING:
 
 MAX_PANELS = 8
 """Maximum number of panels in a figure."""
-FEW = 5
+MIN_CURVE_POINTS = 5
 WIDTH, HEIGHT = 3.4, 2.7
 """Size of a panel in inches."""
-OTHERS = ("tab:blue", "tab:red", "tab:purple", "tab:brown", "tab:pink", "tab:cyan", "tab:olive", "black", "gold")
-KNOWN = {"shuffled": "tab:orange", "outcome only": "tab:green", "zero": "tab:grey", "solver_only": "tab:grey"}
+ARM_COLOURS = ("tab:blue", "tab:red", "tab:purple", "tab:brown", "tab:pink", "tab:cyan", "tab:olive", "black", "gold")
+CONTROL_COLOURS = {"shuffled": "tab:orange", "outcome only": "tab:green", "zero": "tab:grey", "solver_only": "tab:grey"}
 """Fixed colours of control arms, by a part of the arm's name, so that they look the same in every figure."""
 
 
 def assign_colours(arms: Iterable[str]) -> dict[str, str]:
-    """Return a matplotlib colour for each arm (label of a group of runs). Call it once per figure, for all panels."""
-    free = itertools.cycle(OTHERS)  # colours repeat after nine arms
+    """Return a matplotlib colour for each arm's label. Call it once per figure, so that all panels agree."""
+    unused = itertools.cycle(ARM_COLOURS)  # colours repeat after nine arms
     chosen: dict[str, str] = {}
     for arm in arms:
-        known = next((colour for word, colour in KNOWN.items() if word in arm), None)
-        chosen[arm] = known if known and known not in chosen.values() else next(free)
+        fixed = next((colour for word, colour in CONTROL_COLOURS.items() if word in arm), None)
+        chosen[arm] = fixed if fixed and fixed not in chosen.values() else next(unused)
     return chosen
 
 
 def make_sheet(
-    titles: Sequence[str], heading: str = "", along: str = "iteration", height: float = HEIGHT
+    titles: Sequence[str], heading: str = "", x_label: str = "iteration", height: float = HEIGHT
 ) -> tuple[Figure, list[Axes]]:
     """Create a matplotlib figure with one panel per title. Returns the figure and the panels' axes.
 
-    `heading` is the figure's title, `along` the label of the x axes, and `height` the height of a panel in inches. The
+    `heading` is the figure's title, `x_label` the label of the x axes, and `height` a panel's height in inches. The
     figure is not registered with pyplot, so no window opens.
     """
     from matplotlib.figure import Figure
@@ -60,11 +60,11 @@ def make_sheet(
     figure = Figure(figsize=(width, height * rows + 0.7), layout="constrained")
     engine: Any = figure.get_layout_engine()
     engine.set(w_pad=0.1, h_pad=0.08)
-    axes = [figure.add_subplot(rows, columns, place + 1) for place in range(len(titles))]
+    axes = [figure.add_subplot(rows, columns, number + 1) for number in range(len(titles))]
     for axis, title in zip(axes, titles, strict=True):
         axis.set_title(wrap_label(title, int(11 * width / columns)), fontsize=10)
         axis.grid(alpha=0.3)
-        axis.set_xlabel(along, fontsize=9)
+        axis.set_xlabel(x_label, fontsize=9)
         axis.tick_params(labelsize=8)
     if heading:
         figure.suptitle(wrap_label(heading, int(11 * width)), fontsize=10)
@@ -72,7 +72,7 @@ def make_sheet(
 
 
 def wrap_label(name: str, width: int) -> str:
-    """Wrap a name to at most two lines of `width` characters for matplotlib. The rest is cut.
+    """Wrap a name to at most two lines of `width` characters for matplotlib, and cut the rest.
 
     Leading underscores, which would hide a label, are removed, and TeX is disabled.
     """
@@ -81,7 +81,7 @@ def wrap_label(name: str, width: int) -> str:
 
 
 def set_y_range(axis: Axes, bounds: Bounds) -> None:
-    """Set the y range of a panel: [0, 1] for a share, from 0 for other figures that cannot be negative."""
+    """Set the y range of a panel: [0, 1] for a share, from 0 for other figures without negative values."""
     if bounds == SHARE:
         axis.set_ylim(-0.02, 1.02)
     elif bounds[0] == 0:
@@ -95,59 +95,59 @@ def add_legend(figure: Figure, label_width: int = 30) -> None:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
     if handles:
-        shown = _make_distinct([wrap_label(label, label_width) for label in handles])
-        room = figure.get_figwidth() * 12 / (max(len(line) for text in shown for line in text.split("\n")) + 6)
-        columns = max(1, min(len(handles), int(room)))
+        labels = _make_distinct([wrap_label(label, label_width) for label in handles])
+        max_columns = figure.get_figwidth() * 12 / (max(len(line) for text in labels for line in text.split("\n")) + 6)
+        columns = max(1, min(len(handles), int(max_columns)))
         figure.legend(
-            list(handles.values()), shown, loc="outside lower center", ncols=columns, frameon=False, fontsize=8
+            list(handles.values()), labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=8
         )
 
 
 def _make_distinct(texts: Sequence[str]) -> list[str]:
-    """Return a distinct label per text: its first line, both lines if first lines repeat, numbered if both repeat."""
+    """Return a distinct label per text: its first line, both lines if that repeats, with a number if both repeat."""
     first = [text.partition("\n")[0] for text in texts]
-    told = [text if first.count(line) > 1 else line for text, line in zip(texts, first, strict=True)]
-    return [f"{text} ({place})" if told.count(text) > 1 else text for place, text in enumerate(told, 1)]
+    labels = [text if first.count(line) > 1 else line for text, line in zip(texts, first, strict=True)]
+    return [f"{text} ({number})" if labels.count(text) > 1 else text for number, text in enumerate(labels, 1)]
 
 
 def visible_label(label: str) -> str:
-    """Return the label, with a space before a leading underscore, because matplotlib hides such labels."""
+    """Return the label, with a space before a leading underscore: matplotlib hides labels that start with one."""
     return f" {label}" if label.startswith("_") else label
 
 
 def draw_points(
-    axis: Axes, x: Sequence[float], intervals: Sequence[Interval], label: str, colour: str, place: int = 0
+    axis: Axes, x: Sequence[float], intervals: Sequence[Interval], label: str, colour: str, shift: int = 0
 ) -> None:
-    """Draw dots with error bars, shifted right by `place` steps so that runs do not overlap.
+    """Draw dots with error bars. A different `shift` to the right for each run keeps them from overlapping.
 
-    `FEW` or more dots are joined by a line. Intervals are (estimate, low, high), in the units of the y axis.
+    `MIN_CURVE_POINTS` or more dots are joined by a line. `label` is the legend's.
     """
     middle, low, high = (np.array(column) for column in zip(*intervals, strict=True))
-    beside = 0.012 * place * (max(x) - min(x) or 1)
-    ends = np.nan_to_num([np.maximum(middle - low, 0), np.maximum(high - middle, 0)])
+    x_offset = 0.012 * shift * (max(x) - min(x) or 1)
+    errors = np.nan_to_num([np.maximum(middle - low, 0), np.maximum(high - middle, 0)])
     axis.errorbar(
-        np.array(x) + beside, middle, ends, fmt="o-" if len(x) >= FEW else "o", color=colour,
+        np.array(x) + x_offset, middle, errors, fmt="o-" if len(x) >= MIN_CURVE_POINTS else "o", color=colour,
         label=visible_label(label), capsize=2, markersize=3.5, linewidth=1.2,
     )  # fmt: skip
 
 
 def draw_curve(
-    axis: Axes, x: Sequence[float], seeds: Any, end: Interval, label: str, colour: str,
-    place: int = 0,
+    axis: Axes, x: Sequence[float], seeds: Any, final: Interval, label: str, colour: str,
+    shift: int = 0,
 ) -> None:  # fmt: skip
-    """Draw a group of runs: each run's values (a row of `seeds`), their mean, and a dot with the interval `end`."""
+    """Draw a group of runs: each run's values (a row of `seeds`), their mean, and a dot with the interval `final`."""
     values = np.asarray(seeds, dtype=float)
     if len(values) > 1:
         axis.plot(x, values.T, color=colour, alpha=0.25, linewidth=0.7)
     axis.plot(x, values.mean(0), color=colour, linewidth=1.8, label=visible_label(label))
-    draw_points(axis, [max(x) + (0.03 + 0.02 * place) * (max(x) - min(x))], [end], "", colour)
+    draw_points(axis, [max(x) + (0.03 + 0.02 * shift) * (max(x) - min(x))], [final], "", colour)
 
 
 def save_png(figure: Figure, path: Path | io.BytesIO) -> None:
-    """Save the figure as a PNG of 256 colours, a fifth of the usual size. The file's suffix does not matter."""
+    """Save the figure as a PNG of 256 colours, a fifth of the usual size, whatever the path's suffix."""
     from PIL import Image
 
-    kept = io.BytesIO()
-    figure.savefig(kept, dpi=110)
-    few = Image.open(kept).convert("RGB").quantize(256, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
-    few.save(path, "PNG", optimize=True)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, dpi=110)
+    reduced = Image.open(buffer).convert("RGB").quantize(256, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+    reduced.save(path, "PNG", optimize=True)

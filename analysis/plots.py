@@ -13,8 +13,8 @@ import pandas as pd
 from analysis.comparison import ALL_GAMES, Comparison
 from analysis.frames import Frames, is_numeric
 from analysis.panels import (
-    FEW,
     MAX_PANELS,
+    MIN_CURVE_POINTS,
     add_legend,
     assign_colours,
     draw_curve,
@@ -47,7 +47,7 @@ PREFERRED = (
     r"tokens_per_second",
 )
 """Patterns of the most informative metrics, in order: payoff against a fixed panel; valid actions, success, payoff;
-soundness of learning (KL, entropy, clipping); match length, failures, speed.
+learning diagnostics (KL, entropy, clipping); match length, failures, speed.
 """
 
 
@@ -63,8 +63,8 @@ def choose_metrics(log: Frames) -> list[str]:
     kinds = [[name for name in names if re.fullmatch(pattern, name)] for pattern in PREFERRED]
     first = [kind[0] for kind in kinds if kind]
     more = [name for kind in kinds for name in kind[1:]] if len(first) < MAX_PANELS else []
-    kept = {*[*first, *more][:MAX_PANELS]}
-    return [name for kind in kinds for name in kind if name in kept]
+    selected = {*[*first, *more][:MAX_PANELS]}
+    return [name for kind in kinds for name in kind if name in selected]
 
 
 def curves(log: Frames, metrics: Sequence[str] | None = None) -> Figure:
@@ -80,24 +80,24 @@ def curves(log: Frames, metrics: Sequence[str] | None = None) -> Figure:
     names = choose_metrics(log) if metrics is None else [_require_metric(frame, name) for name in metrics]
     figure, axes = make_sheet(names)
     for axis, name in zip(axes, names, strict=True):
-        known, untold = intervals(log, name), Interval(np.nan, np.nan, np.nan)
-        for place, (run, colour) in enumerate(assign_colours(log.readers).items()):
-            own = frame[(frame["run"] == run) & frame[name].notna()]  # panel metrics exist only in some iterations
-            numbers, values = own["iteration"].tolist(), _to_floats(own[name])
-            ends = [known.get((run, number), untold)[1:] for number in numbers]
+        known_intervals, unknown = intervals(log, name), Interval(np.nan, np.nan, np.nan)
+        for run_number, (run, colour) in enumerate(assign_colours(log.readers).items()):
+            rows = frame[(frame["run"] == run) & frame[name].notna()]  # panel metrics exist only in some iterations
+            numbers, values = rows["iteration"].tolist(), _to_floats(rows[name])
+            ends = [known_intervals.get((run, number), unknown)[1:] for number in numbers]
             label = run if len(log.readers) > 1 else ""
             if numbers:
-                told = [Interval(v, *end) for v, end in zip(values, ends, strict=True)]
-                draw_points(axis, numbers, told, label, colour, place)
+                points = [Interval(v, *end) for v, end in zip(values, ends, strict=True)]
+                draw_points(axis, numbers, points, label, colour, run_number)
         _finish_axis(axis, range_of(name, _to_floats(frame[name])))
     add_legend(figure)
     return figure
 
 
 def plot_comparison(comparison: Comparison) -> Figure:
-    """Draw a panel for each of the first `MAX_PANELS` figures of a comparison, with a colour per group of runs.
+    """Draw a panel for each of the first `MAX_PANELS` figures of a comparison, with a colour per arm.
 
-    A panel shows each run's curve, the mean curve of each group, and the group's mean over the last iterations with its
+    A panel shows each run's curve, each arm's mean curve, and the arm's mean over the last iterations with its
     interval.
 
     >>> two = analysis.comparison.compare([first, second], last=1, figures=["payoff opener"])
@@ -106,19 +106,21 @@ def plot_comparison(comparison: Comparison) -> Figure:
     """
     rows = [row for row in comparison.rows if row.game != ALL_GAMES][:MAX_PANELS]
     palette = assign_colours(arm.label for arm in comparison.arms).values()
-    several = len({row.game for row in rows}) > 1
-    titles = [f"{row.game}: {row.figure}" if several else row.figure for row in rows]
+    has_several_games = len({row.game for row in rows}) > 1
+    titles = [f"{row.game}: {row.figure}" if has_several_games else row.figure for row in rows]
     figure, axes = make_sheet(titles, f"ends: last {comparison.last} iterations, 95 % over {comparison.unit}")
     for axis, row in zip(axes, rows, strict=True):
-        own = comparison.values[comparison.values["game"] == row.game]
-        table = own.groupby(["iteration", "run"])[row.figure].mean().unstack("run").astype("float64")
-        for place, (arm, colour) in enumerate(zip(comparison.arms, palette, strict=True)):
-            known = table.reindex(columns=list(arm.runs)).dropna(how="all").dropna(axis=1, how="all")
-            seeds = known.dropna()
-            if len(seeds) < FEW:
-                draw_points(axis, [known.index.max()], [row.means[place]], arm.label, colour, place)
+        matches = comparison.values[comparison.values["game"] == row.game]
+        table = matches.groupby(["iteration", "run"])[row.figure].mean().unstack("run").astype("float64")
+        for arm_number, (arm, colour) in enumerate(zip(comparison.arms, palette, strict=True)):
+            arm_values = table.reindex(columns=list(arm.runs)).dropna(how="all").dropna(axis=1, how="all")
+            seeds = arm_values.dropna()
+            if len(seeds) < MIN_CURVE_POINTS:
+                draw_points(axis, [arm_values.index.max()], [row.means[arm_number]], arm.label, colour, arm_number)
             else:
-                draw_curve(axis, seeds.index.tolist(), seeds.to_numpy().T, row.means[place], arm.label, colour, place)
+                draw_curve(
+                    axis, seeds.index.tolist(), seeds.to_numpy().T, row.means[arm_number], arm.label, colour, arm_number
+                )
         _finish_axis(axis, row.bounds)
     add_legend(figure)
     return figure
@@ -136,7 +138,7 @@ def intervals(log: Frames, metric: str) -> dict[tuple[Any, ...], Interval]:
     if metric == "valid_rate":
         turns = log.turns.merge(finished[["run", "match"]], on=["run", "match"])
         counts = turns.groupby(by)["valid"].agg(["sum", "size"])
-        return {place: rate_ci(int(valid), int(size)) for place, valid, size in counts.itertuples()}
+        return {key: rate_ci(int(valid), int(size)) for key, valid, size in counts.itertuples()}
     if metric == "mean_payoff":
         paid = log.seats.dropna(subset=["payoff"]).merge(finished[["run", "match"]], on=["run", "match"])
         by_match = paid.groupby([*by, "match"])["payoff"].mean()
@@ -149,7 +151,7 @@ def intervals(log: Frames, metric: str) -> dict[tuple[Any, ...], Interval]:
 def _group_means(rows: pd.DataFrame, name: str, by: list[str]) -> dict[tuple[Any, ...], Interval]:
     """Return the mean and interval of the column `name` for each group of rows with equal values of `by`."""
     bounds = range_of(name, rows[name].tolist())
-    return {place: mean_ci(_to_floats(own), bounds) for place, own in rows.groupby(by)[name]}
+    return {key: mean_ci(_to_floats(values), bounds) for key, values in rows.groupby(by)[name]}
 
 
 def _to_floats(values: pd.Series[Any]) -> list[float]:
@@ -190,7 +192,7 @@ def dialogue(log: Frames, match: str) -> str:
 
 def _format_turn(turn: Mapping[str, Any]) -> list[str]:
     mark = "" if turn["valid"] else "  (not a valid act)"
-    mark += "  (cut at its limit of tokens)" if turn["finish"] == "length" else ""
+    mark += "  (cut at the token limit)" if turn["finish"] == "length" else ""
     lines = [f"{turn['turn'] + 1:>3}  {printable(turn['seat'])}: {printable(turn['action']) or '…'}{mark}"]
     lines += [f"       says    {printable(turn['public'])}"] if turn["public"] else []
     lines += [f"       thinks  {printable(turn['private'])}"] if turn["private"] else []
@@ -204,11 +206,12 @@ def _format_ending(match: pd.Series[Any], payoffs: Mapping[str, float]) -> list[
     if match["status"] != "finished":
         return [f"failed: {printable(match['reason'])}"]
     report = {name[7:]: match[name] for name in match.index if name.startswith("report.") and not pd.isna(match[name])}
-    told = {"payoff": payoffs, "report": report}
+    sections = {"payoff": payoffs, "report": report}
     lines = {
-        kind: [f"{printable(name)} {_format_value(value)}" for name, value in own.items()] for kind, own in told.items()
+        kind: [f"{printable(name)} {_format_value(value)}" for name, value in values.items()]
+        for kind, values in sections.items()
     }
-    return [f"{kind}: {', '.join(own)}" for kind, own in lines.items() if own]
+    return [f"{kind}: {', '.join(values)}" for kind, values in lines.items() if values]
 
 
 def _format_value(value: Any) -> str:

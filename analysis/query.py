@@ -1,4 +1,4 @@
-"""SQL over the tables of runs with DuckDB, sealed off from files, network and process.
+"""SQL queries over the tables of runs with DuckDB, without access to files, network or process.
 
 The tables are those of `frames`. A column with a dot in its name needs double quotes: "report.deal".
 """
@@ -83,35 +83,39 @@ def _to_plain_type(kind: Any, integer_type: Any) -> Any:
 
 
 def _find_columns(tree: Any) -> dict[str, set[str] | None]:
-    """Return the columns that a query reads, by table; None for a table that it may read entirely.
+    """Return the columns that a query may read, by table; None for all columns of a table.
 
     Every identifier in the query counts as a possible column name: reading too many columns is harmless. All columns
     are read if the query names columns by position or reads a table through a function.
     """
     nodes = list(_walk(tree))
     words = {word.casefold() for node in nodes for value in node.values() for word in _list_texts(value)}
-    called = {str(node.get("alias") or node["table_name"]).casefold() for node in nodes if node.get("table_name")}
-    rows = {node["column_names"][0].casefold() for node in nodes if len(node.get("column_names") or ()) == 1}
+    table_names = {str(node.get("alias") or node["table_name"]).casefold() for node in nodes if node.get("table_name")}
+    row_names = {node["column_names"][0].casefold() for node in nodes if len(node.get("column_names") or ()) == 1}
     kinds = {node.get("type") for node in nodes} | {node.get("ref_type") for node in nodes}
-    placed = any(node.get("table_name") and node.get("column_name_alias") for node in nodes)
-    every = placed or called & rows or kinds & {"STAR", "NATURAL", "SHOW_REF", "TABLE_FUNCTION", "POSITIONAL_REFERENCE"}
+    renames_columns = any(node.get("table_name") and node.get("column_name_alias") for node in nodes)
+    reads_all = (
+        renames_columns
+        or table_names & row_names
+        or kinds & {"STAR", "NATURAL", "SHOW_REF", "TABLE_FUNCTION", "POSITIONAL_REFERENCE"}
+    )
     read = {str(node["table_name"]).casefold() for node in nodes if node.get("table_name")}
-    known = [name for name in TABLES if name in (words if "TABLE_FUNCTION" in kinds else read)]
-    return {name: None if every else _match_columns(name, words) for name in known}
+    tables = [name for name in TABLES if name in (words if "TABLE_FUNCTION" in kinds else read)]
+    return {name: None if reads_all else _match_columns(name, words) for name in tables}
 
 
 def _match_columns(table: str, words: set[str]) -> set[str]:
-    """Return those of the query's lower-case identifiers that are columns of the table, and all with a dot."""
+    """Return the query's lower-case identifiers that are columns of the table or contain a dot."""
     return {field.name for field in TABLES[table] if field.name in words} | {word for word in words if "." in word}
 
 
 def _walk(tree: Any) -> Iterator[dict[str, Any]]:
-    left = [tree]
-    while left:
-        value = left.pop()
+    stack = [tree]
+    while stack:
+        value = stack.pop()
         if isinstance(value, dict):
             yield value
-        left += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        stack += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
 def _list_texts(value: Any) -> list[str]:
@@ -121,17 +125,17 @@ def _list_texts(value: Any) -> list[str]:
 def _explain_error(error: str, log: Frames, tree: Any) -> str:
     """Return DuckDB's error as one line, with the nearest existing name for an unknown table or column."""
     if column := re.search(r'Referenced column "(.*?)" not found', error):
-        known = {
+        columns = {
             name
             for table in _find_columns(tree)
             for name in log.select_existing(table, ["report.", "reward.", *TABLES[table].names]).column_names
         }
         tables = ", ".join(_find_columns(tree))
-        return f"there is no column '{printable(column[1])}'{_suggest(column[1], known)} in {tables}"
+        return f"there is no column '{printable(column[1])}'{_suggest(column[1], columns)} in {tables}"
     if table := re.search(r"Table with name (.*?) does not exist", error):
         return f"there is no table '{printable(table[1])}'{_suggest(table[1], TABLES)} (tables: {', '.join(TABLES)})"
     if (dotted := _DOTTED.search(error)) and (prefix := dotted[1] or dotted[2]):
-        return f'a column with a dot stands in double quotes: "{printable(prefix)}.…"'
+        return f'a column name with a dot needs double quotes: "{printable(prefix)}.…"'
     return printable(error.partition("\n\nLINE")[0])
 
 

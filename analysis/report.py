@@ -1,6 +1,6 @@
 """A run as one self-contained HTML page: the viewer's page with the server's answers embedded.
 
-Texts in it come from models and strangers; `analysis.view.bundle` makes sure that they can only be read.
+Its texts come from models and strangers; `analysis.view.bundle` makes sure that they cannot run as code.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from analysis.view.match import describe_match
 from analysis.view.services import DealFacts, FindMarks
 from analysis.view.summary import Theory, summarise
 from arena.errors import ConfigError, StoreError
-from arena.store.blobs import Blobs, media_of
+from arena.store.blobs import Blobs, find_media_type
 
 IMAGE_BYTES = 8 << 20
 """Maximum bytes of all images on the page."""
@@ -37,9 +37,9 @@ def report(
 ) -> str:
     """Return a self-contained HTML page of one run, finished or live.
 
-    `theory` maps games to their theory values, `deal_facts` returns the facts of a match's deal, and `find_marks` the
-    places in images that acts name; all are optional. The page holds its matches' first images, `IMAGE_BYTES` in all.
-    Raises StoreError as `load` does, and ConfigError for several runs.
+    `theory` maps games to their theory values, `deal_facts` returns what each seat was dealt in a match, and
+    `find_marks` the boxes in images that acts name; all are optional. The page embeds the matches'
+    images, in order, up to `IMAGE_BYTES` in all. Raises StoreError as `load` does, and ConfigError for several runs.
 
     >>> page = report("runs/latest")
     >>> page.startswith("<!doctype html>"), "<script src" in page
@@ -57,7 +57,7 @@ def report(
 def _build_answers(
     name: str, log: Frames, theory: Theory, deal_facts: DealFacts | None, find_marks: FindMarks | None
 ) -> dict[str, Any]:
-    """Return the JSON values that the viewer's server would send, by path relative to the run, for `build_page`."""
+    """Return the server's answers about the run as JSON values, by path relative to the run, for `build_page`."""
     index = Index(log.readers[name])
     while index.refresh():
         pass
@@ -81,17 +81,17 @@ def _build_answers(
 
 
 def _encode_images(blobs: Blobs, answers: Mapping[str, Any]) -> dict[str, str]:
-    """Return the images of the answers' matches as data URLs by path, up to `IMAGE_BYTES`, without damaged ones."""
+    """Return the images of the answers' matches as data URLs by path. Skips damaged ones and any over `IMAGE_BYTES`."""
     matches = [answer for path, answer in answers.items() if path.startswith("matches/")]
-    messages = [message for one in matches for turn in one["turns"] for message in turn["messages"]]
-    found, left = dict[str, str](), IMAGE_BYTES
+    messages = [message for match in matches for turn in match["turns"] for message in turn["messages"]]
+    images, remaining = dict[str, str](), IMAGE_BYTES
     for name in dict.fromkeys(image["hash"] for message in messages for image in message["images"]):
         with suppress(StoreError, OSError):
             data = blobs.get(name)
-            if (media := media_of(data)) and len(data) <= left:
-                found[f"images/{name}"] = f"data:{media};base64,{b64encode(data).decode()}"
-                left -= len(data)
-    return found
+            if (media := find_media_type(data)) and len(data) <= remaining:
+                images[f"images/{name}"] = f"data:{media};base64,{b64encode(data).decode()}"
+                remaining -= len(data)
+    return images
 
 
 def _read_curves(index: Index, theory: Theory) -> Mapping[str, Any]:
@@ -104,14 +104,14 @@ def _read_curves(index: Index, theory: Theory) -> Mapping[str, Any]:
 
 
 def _choose_matches(log: Frames) -> dict[str, str]:
-    """Return ids of the worst, middle and best paid match of the first and the last iteration, each with its label."""
+    """Return the worst, middle and best paid match of the first and last iteration: match ids with a label each."""
     paid = log.seats.dropna(subset=["payoff"])
-    own = paid[paid["trained"]] if bool(paid["trained"].any()) else paid
-    means = own.groupby(["iteration", "match"])["payoff"].mean()
-    if own.groupby("match")["payoff"].mean().nunique() < 2:  # zero-sum: rank by the first seat
-        means = own.groupby(["iteration", "match"])["payoff"].first()
+    learners = paid[paid["trained"]] if bool(paid["trained"].any()) else paid
+    means = learners.groupby(["iteration", "match"])["payoff"].mean()
+    if learners.groupby("match")["payoff"].mean().nunique() < 2:  # zero-sum: rank by the first seat
+        means = learners.groupby(["iteration", "match"])["payoff"].first()
     table, chosen = means.reset_index(), dict[str, str]()
-    for k in dict.fromkeys([table["iteration"].min(), table["iteration"].max()]) if len(table) else ():
-        ranked = table[table["iteration"] == k].sort_values("payoff", kind="stable")["match"].tolist()
+    for iteration in dict.fromkeys([table["iteration"].min(), table["iteration"].max()]) if len(table) else ():
+        ranked = table[table["iteration"] == iteration].sort_values("payoff", kind="stable")["match"].tolist()
         chosen |= {ranked[0]: "worst paid", ranked[len(ranked) // 2]: "middle", ranked[-1]: "best paid"}
     return chosen

@@ -23,7 +23,7 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())  # no log output u
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name at first use, so that reading runs does not load torch. Raises AttributeError for others."""
+    """Import a public name at its first use, so that `import arena` does not load torch."""
     if name not in _HOMES:
         raise AttributeError(f"module 'arena' has no attribute '{name}'")
     return getattr(import_module(f"arena.api.{_HOMES[name]}"), name)

@@ -1,4 +1,4 @@
-"""Entry point of the `arena` command, which first checks the Python environment."""
+"""Entry point of the `arena` command. Checks the Python environment before loading the commands."""
 
 import io
 import sys
@@ -7,7 +7,7 @@ from arena.doctor import find_shadowed_package
 
 
 def main() -> None:
-    """Run the command line and exit with its code; 2, with one line, if this Python environment cannot run Arena."""
+    """Run the command line and exit with its code, or with 2 and a message if this Python cannot run Arena."""
     _escape_unencodable()
     if complaint := find_shadowed_package() or _not_utf8() or _without_docstrings():
         print(f"arena: {complaint}", file=sys.stderr)
@@ -38,7 +38,7 @@ def _without_docstrings() -> str:
 
 
 def _escape_unencodable() -> None:
-    """Make standard streams escape characters that their encoding lacks, such as under PYTHONIOENCODING=ascii."""
+    """Make the standard streams escape characters that their encoding lacks, as with PYTHONIOENCODING=ascii."""
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
             stream.reconfigure(errors="backslashreplace")

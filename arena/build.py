@@ -1,4 +1,4 @@
-"""Build the parts of a run from its experiment and its folder."""
+"""Build all objects of a run from its experiment and its folder."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ from games.contracts import Game, View
 
 
 @dataclass(frozen=True)
-class Makers:
+class Factories:
     """Factories of a run's engine and trainers, in this process or on a cluster."""
 
     engine: Callable[[EngineSpec, Precision], Engine] = make_engine
@@ -63,12 +63,12 @@ class Makers:
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """All objects that a run's training loop (`Lab`) uses, such as policies, critic and league; `build` makes them."""
+    """All objects that a run's training loop (`Lab`) uses, such as policies, critic and league. `build` makes them."""
 
     done: int
     """Number of committed iterations."""
     restored: bool
-    """True if the run was restored from a checkpoint, of the warm start or of an iteration."""
+    """True if the run was restored from a checkpoint: checkpoint 0 after a warm start, or that of an iteration."""
     imitated: ImitationProgress | None
     """Progress of an interrupted warm start, if any."""
     tables: Sequence[Table]
@@ -86,9 +86,9 @@ class Parts:
     demonstrations: Demonstrations
     play: PlaySource
     source: Source
-    """Source of the run's matches: `play`, play ahead of learning, another run's log, or a data set (without any)."""
+    """Source of the run's matches: `play`, play ahead of learning, another run's log, or a data set, which has none."""
     lessons: DataSource | None
-    """Samples of a data set, if that is the source."""
+    """Data set to learn from, if that is the source."""
 
     @property
     def temperatures(self) -> dict[str, float]:
@@ -103,10 +103,10 @@ async def build(
     watcher: Watcher,
     make_trainer: MakeTrainer = create_local_trainer,
 ) -> Parts:
-    """Build a run's parts from its newest valid checkpoint, or initial ones if it has none; delete newer data.
+    """Build a run's parts from its newest valid checkpoint, or initial ones if it has none. Deletes newer data.
 
-    The engine must be open. The watcher is notified of slow steps, and of invalid newer checkpoints with the reason.
-    Raises StoreError if no checkpoint is intact, or if the league's pool lists no past version.
+    The engine must be open. The watcher is told about slow steps, and why newer checkpoints are invalid. Raises
+    StoreError if the run has checkpoints but none is intact, or if the league's pool in the checkpoint is empty.
     """
     checkpoint = _select_checkpoint(run, experiment, watcher)
     state = read_state(checkpoint) if checkpoint else {}
@@ -158,13 +158,13 @@ def _make_demonstrations(
 def _make_ask_context(
     experiment: Experiment, policies: Policies, asker: Asker, tables: Sequence[Table], watcher: Watcher
 ) -> AskContext:
-    """Return the context of the stages of credit that ask models."""
-    products, budget = policies.precision.uses_bf16_products, experiment.learn.token_budget
-    return AskContext(asker, partial(_read_rules, tables), watcher.note, products, budget)
+    """Return the context for the credit stages that query models."""
+    uses_bf16, budget = policies.precision.uses_bf16_products, experiment.learn.token_budget
+    return AskContext(asker, partial(_read_rules, tables), watcher.note, uses_bf16, budget)
 
 
 def _select_checkpoint(run: RunFolder, experiment: Experiment, watcher: Watcher) -> Checkpoint | None:
-    """Return the newest valid checkpoint, or None. Delete newer data, and the checkpoints that are due for pruning."""
+    """Return the newest valid checkpoint, or None. Deletes newer data and surplus old checkpoints."""
     checkpoint = run.find_resume_point(watcher.note, experiment.checkpoint.every, experiment.play.lag)
     run.discard_after(checkpoint.iteration if checkpoint else -1)
     run.prune(experiment.checkpoint.keep)
@@ -174,9 +174,9 @@ def _select_checkpoint(run: RunFolder, experiment: Experiment, watcher: Watcher)
 def _find_initial_weights(
     run: RunFolder, checkpoint: Checkpoint | None, watcher: Watcher
 ) -> tuple[Checkpoint | None, ImitationProgress | None]:
-    """Return the checkpoint to load policies from, and the progress of an interrupted warm start; None if none.
+    """Return the checkpoint to load policies from, if any, and the progress of an interrupted warm start, if any.
 
-    With a checkpoint of the run, data of the warm start is deleted. A damaged warm start is reported and restarted.
+    If the run has a checkpoint, data of the warm start is deleted. A damaged warm start is reported and restarted.
     """
     if checkpoint:
         warm_start.discard(run.path)
@@ -191,7 +191,7 @@ def _find_initial_weights(
 def _make_asking(
     experiment: Experiment, checkpoint: Checkpoint | None, context: AskContext, credit: Mapping[str, Any]
 ) -> dict[str, Measurer]:
-    """Return the stages of credit that ask models by measure, with their state from the checkpoint's `credit`."""
+    """Create the measurers of credit stages that query models, by measure, with the checkpoint's `credit` state."""
     with blame_checkpoint(checkpoint):
         return create_measurers(experiment.credit.stages, context, credit.get("asked", {}))
 
@@ -199,7 +199,7 @@ def _make_asking(
 def _make_rollout_parts(
     experiment: Experiment, policies: Policies, engine: Engine, crediting: CreditPipeline, watcher: Watcher
 ) -> list[RolloutPart]:
-    """Return the parts of the experiment's play, in order, without restored state."""
+    """Create the experiment's rollout parts, in order, without restored state."""
     context = PartContext(
         seed=experiment.seed,
         iterations=experiment.iterations,
@@ -208,7 +208,7 @@ def _make_rollout_parts(
         missing_deals=crediting.count_missing_deals,
         note=watcher.note,
     )
-    parts = ((chosen.name, chosen(context)) for chosen in experiment.play.parts)
+    parts = ((part_config.name, part_config(context)) for part_config in experiment.play.parts)
     return [GuardedPart(part, name) if file_of(name) else part for name, part in parts]
 
 
@@ -221,7 +221,7 @@ def _make_lineup(
     parts: Sequence[RolloutPart],
     watcher: Watcher,
 ) -> Lineup:
-    """Return the lineup of a run's tables, with the limits and controls of its matches."""
+    """Create the lineup, which prepares the matches of a run's tables, with their limits and controls."""
     limits = Limits(**experiment.play.limits.model_dump())
 
     def control(plan: MatchPlan, game: Game) -> list[MatchControl]:
@@ -245,7 +245,7 @@ def _make_lineup(
 
 
 def _make_policies(experiment: Experiment, engine: Engine, make_trainer: MakeTrainer) -> Policies:
-    """Create the policies at the run's seats and in its league; their weights are not loaded yet."""
+    """Create the policies of the run's seats and its league, without loading their weights."""
     return Policies(
         experiment.playing(), experiment.learn, engine, make_trainer,
         seed=experiment.seed, precision=experiment.resolved_precision,
@@ -256,7 +256,7 @@ def _make_policies(experiment: Experiment, engine: Engine, make_trainer: MakeTra
 def find_reference_weights(run: RunFolder, experiment: Experiment, policies: Policies) -> dict[str, Path]:
     """Return the folder of each trained policy's reference weights.
 
-    They are its `reference`, or without one checkpoint 0 after a warm start, else its model.
+    These are its setting `reference` if set, else its weights after the warm start, else its model.
     """
     warm_start = run.path / "checkpoints" / "0000"
     specs = {name: experiment.policies[name] for name in policies.trainers}
@@ -273,7 +273,7 @@ def find_reference_weights(run: RunFolder, experiment: Experiment, policies: Pol
 async def _make_critic(
     experiment: Experiment, checkpoint: Checkpoint | None, policies: Policies, engine: Engine, roles: Mapping[str, Role]
 ) -> Critic | None:
-    """Return the critic that credit needs, restored if the checkpoint has one; None if credit needs none."""
+    """Create the critic that credit needs, restored if the checkpoint has one; None if credit needs none."""
     rule = experiment.credit
     critic = create_critic(
         rule.critic, rule.estimator, seed=experiment.seed, nonfinite=experiment.learn.nonfinite, policies=policies,
@@ -286,7 +286,7 @@ async def _make_critic(
 
 
 def _make_source(run: RunFolder, experiment: Experiment, watcher: Watcher, play: PlaySource) -> Source:
-    """Return the source of the run's matches: another run's log, play, or play of later iterations during learning."""
+    """Create the source of the run's matches: another run's log, play, or play ahead of learning."""
     if experiment.source is None:
         ahead = AheadSource(play, experiment.play.ahead, experiment.iterations, watcher)
         return ahead if experiment.overlaps else play
@@ -295,7 +295,7 @@ def _make_source(run: RunFolder, experiment: Experiment, watcher: Watcher, play:
 
 
 def _make_lessons(run: RunFolder, experiment: Experiment, policies: Policies, watcher: Watcher) -> DataSource | None:
-    """Return the data set that the run learns from; None if it learns from matches."""
+    """Create the data source that the run learns from; None if it learns from matches."""
     if experiment.source is None or experiment.source.data is None:
         return None
     seed, iterations = experiment.seed, experiment.iterations
@@ -311,7 +311,7 @@ def _make_crediting(
     critic: Critic | None,
     asking: Mapping[str, Measurer],
 ) -> CreditPipeline:
-    """Return the assignment of rewards and advantages by the experiment's rules, with its restored `state`."""
+    """Create the credit pipeline, which assigns rewards and advantages, with its restored `state`."""
     temperatures = {role.role: role.sampling.temperature for table in tables for role in table.roles.values()}
     gold = find_gold(experiment.credit.stages)
 
@@ -327,7 +327,7 @@ def _make_crediting(
 
 
 def _read_rules(tables: Sequence[Table], name: str, seed: int) -> str:
-    """Return the rules of a deal as its players read them, at the first table with the game `name`."""
+    """Return the rules of the game `name` as the players of the deal `seed` read them."""
     game = next(table for table in tables if table.game.name == name).make_game()
     game.reset(seed=seed)
     return View.of(game, game.agent_selection).rules
@@ -336,20 +336,20 @@ def _read_rules(tables: Sequence[Table], name: str, seed: int) -> str:
 def _make_league(
     run: RunFolder, experiment: Experiment, checkpoint: Checkpoint | None, state: Mapping[str, Any], policies: Policies
 ) -> tuple[Pool, WinRates, Matchmaker | None]:
-    """Return the league's pool, its win rates and, if there is a league, its matchmaker, from a checkpoint's `state`.
+    """Restore the league's pool, win rates and, if there is a league, matchmaker from a checkpoint's `state`.
 
-    Raises StoreError if the checkpoint of a run with a league lists no past version.
+    Raises StoreError if the run has a league and a checkpoint, but its pool is empty.
     """
     pool = _restore_pool(run, experiment, state.get("pool"))
     if checkpoint and experiment.league and not pool.versions:
-        raise StoreError(f"{checkpoint.folder / STATE}: league.pool lists no past version: restore it from a copy")
+        raise StoreError(f"{checkpoint.folder / STATE}: league.pool has no past versions: restore it from a copy")
     pool.check(policies.trainers)
     win_rates = WinRates(state.get("win_rates"))
     return pool, win_rates, Matchmaker(experiment.league.opponents, pool, win_rates) if experiment.league else None
 
 
 def _restore_pool(run: RunFolder, experiment: Experiment, state: dict[str, list[int]] | None) -> Pool:
-    """Restore the league's pool of past versions, and delete weights that no checkpoint lists from the run's folder."""
+    """Restore the league's pool of past versions, and delete the weights of versions that nothing refers to."""
     league = experiment.league
     lag = max((o.lag or 0 for o in league.opponents), default=0) if league else 0
     pool = Pool(run.path, league.pool if league else PoolSpec(), lag, state)

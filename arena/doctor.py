@@ -1,4 +1,4 @@
-"""Checks of this machine and installation. Importing this module loads only light modules."""
+"""Checks of this machine and installation. Importing this module does not load torch."""
 
 import importlib.util
 import os
@@ -43,7 +43,7 @@ PACKAGES = (
 
 @dataclass(frozen=True)
 class Finding:
-    """Result of one check: what was checked, whether it is fine, what was found, and how to fix it."""
+    """Result of one check: `what` was checked, whether it is `ok`, what was `found`, and how to `fix` it."""
 
     what: str
     ok: bool
@@ -67,12 +67,12 @@ def find_shadowed_package() -> str:
 
 
 def list_versions() -> dict[str, str]:
-    """Return the installed versions of Arena and its main dependencies by package name; `missing` for absent ones."""
+    """Return the installed versions of Arena and its main dependencies by package name; `missing` if not installed."""
     return {name: get_version(name) for name in (DISTRIBUTION, *PACKAGES)}
 
 
 def describe_environment() -> dict[str, Any]:
-    """Return Python, machine, command and package versions, as a run records them in environment.json."""
+    """Return facts about Python, the machine, the command and package versions, for a run's environment.json."""
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -87,7 +87,7 @@ def describe_environment() -> dict[str, Any]:
 
 
 def examine() -> list[Finding]:
-    """Run all checks of this machine and installation, and return their findings, the most important first."""
+    """Check this machine and installation, and return the findings, the most important first."""
     clash = find_shadowed_package()
     return [
         Finding("python", sys.version_info >= (3, 11), platform.python_version(), "use Python 3.11 or newer"),
@@ -104,31 +104,31 @@ def examine() -> list[Finding]:
 
 
 async def examine_cluster(spec: "ScaleSpec") -> list[Finding]:
-    """Start or join the cluster of `spec`, and return findings on the cluster, each node, and its capacity."""
+    """Start or join the cluster of `spec`, and return findings about it, each of its nodes, and its capacity."""
     from agents.engines.spec import EngineSpec
     from arena.scale.cluster import check_scale, describe_processes
     from arena.scale.probe import probe, read_versions
 
-    place = spec.address or "started and stopped on this machine"
+    location = spec.address or "started and stopped on this machine"
     try:
         check_scale(spec, EngineSpec())
-        nodes, trouble = await probe(spec)
+        nodes, lack = await probe(spec)
     except ConfigError as error:
         fault, _, fix = str(error).rpartition(": ")
         return [Finding("cluster", False, fault, fix)]
-    own, findings = read_versions(), [Finding("cluster", True, f"{place}; Ray {get_version('ray')}")]
+    versions, findings = read_versions(), [Finding("cluster", True, f"{location}; Ray {get_version('ray')}")]
     for node in nodes:
-        fault = node.trouble or "; ".join(node.find_differences(own))
+        fault = node.trouble or "; ".join(node.find_differences(versions))
         packages = ", ".join(f"{name} {has}" for name, has in node.installed.items() if has != "missing")
         _, _, fix = node.trouble.rpartition(": ")
-        fix = fix or "install the same there, and set PYTHONPATH where Arena is a checkout"
+        fix = fix or "install the same versions there, and set PYTHONPATH where Arena is a checkout"
         findings.append(Finding(f"node {node.address}", not fault, f"{node.resources}; {fault or packages}", fix))
-    shortage, _, fix = trouble.rpartition(": ")
-    return [*findings, Finding("room", not trouble, shortage or f"enough for {describe_processes(spec)}", fix)]
+    shortage, _, fix = lack.rpartition(": ")
+    return [*findings, Finding("room", not lack, shortage or f"enough for {describe_processes(spec)}", fix)]
 
 
 def _check_packages() -> list[Finding]:
-    """Return a finding each on the core requirements, those of learning, and every further extra."""
+    """Return one finding each about the core requirements, the extra `train`, and every other extra."""
     by_extra: dict[str, list[RequirementStatus]] = {}
     for requirement in list_requirements():
         if requirement.extra not in DEVELOPMENT_EXTRAS:
@@ -138,21 +138,21 @@ def _check_packages() -> list[Finding]:
 
 
 def _check_extra(name: str, needed: Sequence[RequirementStatus]) -> Finding:
-    """Return a finding on an extra's packages. Wrong versions fail; missing ones only for the core and learning."""
+    """Return a finding about an extra's packages. Wrong versions fail it; missing ones only in the core and `train`."""
     label = {CORE: "every run", "train": "learning"}.get(name, f"extra {name}")
     fix = f"pip install --upgrade '{DISTRIBUTION}[{name}]'" if name else f"pip install --upgrade {DISTRIBUTION}"
-    missing = [one for one in needed if one.installed == "missing"]
-    wrong = [one for one in needed if not one.fits and one not in missing]
+    missing = [status for status in needed if status.installed == "missing"]
+    wrong = [status for status in needed if not status.fits and status not in missing]
     if wrong or (missing and name in (CORE, "train")):
         faults = [f"{o.package} {o.installed} ({o.wanted.replace(',', ' ')} is needed)" for o in (*missing, *wrong)]
         return Finding(label, False, ", ".join(faults), fix)
     if missing:
         return Finding(label, True, f"not installed: {', '.join(o.package for o in missing)} ({fix})")
-    return Finding(label, True, ", ".join(f"{one.package} {one.installed}" for one in needed))
+    return Finding(label, True, ", ".join(f"{status.package} {status.installed}" for status in needed))
 
 
 def _check_devices() -> list[Finding]:
-    """Return findings on the processor's memory and each accelerator, with their total and free gigabytes."""
+    """Return findings about the main memory and each accelerator, with their total and free gigabytes."""
     findings = []
     for device in find_devices():
         sizes = f"{device.total / 1e9:.1f} GB, {device.free / 1e9:.1f} free" if device.total else ""
@@ -171,7 +171,7 @@ def _check_disk() -> Finding:
 
 
 def _check_pages() -> Finding:
-    """Check that the documentation pages are installed, to which messages refer."""
+    """Check that the documentation pages to which messages refer are installed."""
     folder = find_docs()
     return Finding("pages", folder is not None, str(folder or "missing"), f"install {DISTRIBUTION} again")
 
@@ -198,19 +198,19 @@ def _read_processor() -> str:
 
 
 def _describe_threads() -> str:
-    """Return, as text, the number of threads that `threads: auto` would choose now, with the timings of a trial."""
+    """Describe the number of threads that `threads: auto` would choose now, with the timings of a trial."""
     if importlib.util.find_spec("torch") is None:
         return "none: torch is not installed"
     from arena.learn.machine import choose_threads, time_threads
     from arena.process import describe_waiting
 
     seconds = time_threads()
-    tried = ", ".join(f"{count} in {1000 * spent:.0f} ms" for count, spent in seconds.items())
-    return f"{choose_threads(seconds)} (time of the same work: {tried}); waiting: {describe_waiting()}"
+    timings = ", ".join(f"{count} in {1000 * spent:.0f} ms" for count, spent in seconds.items())
+    return f"{choose_threads(seconds)} (time of the same work: {timings}); waiting: {describe_waiting()}"
 
 
 def _describe_precision() -> str:
-    """Return, as text, the precision that `precision: auto` would choose now, with the timings of a trial."""
+    """Describe the precision that `precision: auto` would choose now, with the timings of a trial."""
     if importlib.util.find_spec("torch") is None:
         return "none: torch is not installed"
     import torch
@@ -220,14 +220,14 @@ def _describe_precision() -> str:
     if torch.cuda.is_available():
         return f"{find_fastest_precision()} (reported by the GPU)"
     seconds = time_precisions()
-    tried = ", ".join(
+    timings = ", ".join(
         f"{str(dtype).removeprefix('torch.')} in {1000 * spent:.0f} ms" for dtype, spent in seconds.items()
     )
-    return f"{choose_precision(seconds)} (time of the same work: {tried})"
+    return f"{choose_precision(seconds)} (time of the same work: {timings})"
 
 
 def find_instruction_set() -> str:
-    """Return the CPU instruction set for which torch selects its kernels; a message if torch is not installed."""
+    """Return the CPU instruction set that torch's kernels use, or a message if torch is not installed."""
     if importlib.util.find_spec("torch") is None:
         return "none: torch is not installed"
     import torch
@@ -236,7 +236,7 @@ def find_instruction_set() -> str:
 
 
 def _describe_repeatability() -> str:
-    """Return, as text, the conditions under which a run is bit-identical."""
+    """Describe the conditions under which runs are bit-identical."""
     torch = list_versions()["torch"]
     return (
         "a seed gives the same bits with the same `threads`, `precision`, "

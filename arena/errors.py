@@ -1,4 +1,4 @@
-"""Errors that end a command with one line. This module is light, so that catching them loads nothing else."""
+"""Errors that end a command with a one-line message. This module imports no other of Arena, so it is quick to load."""
 
 import os
 from typing import Any
@@ -16,7 +16,7 @@ class _OneLine(Exception):
     """Base of errors whose message is one line."""
 
     def __init__(self, message: str) -> None:
-        """Replace line breaks in the message by spaces."""
+        """Create the error, with line breaks in the message replaced by spaces."""
         super().__init__(" ".join(message.splitlines()))
 
 
@@ -50,11 +50,11 @@ class StoreError(_OneLine):
 
 
 class GateError(Exception):
-    """Raised if sampler and trainer differ in the log-probabilities of the same tokens. The message has the numbers."""
+    """Raised if sampler and trainer disagree on log-probabilities of the same tokens. The message has the numbers."""
 
 
 class DivergedError(Exception):
-    """Raised for non-finite numbers in an update. The message says whose, where, and what to try."""
+    """Raised for non-finite numbers in an update. The message says of which policy, where, and what to try."""
 
 
 class WorkerLost(_OneLine):
@@ -62,4 +62,4 @@ class WorkerLost(_OneLine):
 
 
 class OutOfMemory(_OneLine):
-    """Raised if the accelerator has too little memory. The message says which settings reduce the need."""
+    """Raised if the accelerator has too little memory. The message says which settings need less."""

@@ -1,7 +1,7 @@
-"""The loop of one run: play, credit, learn, publish, rate, admit, evaluate, commit.
+"""Training loop of one run: play, credit, learn, publish, rate, admit, evaluate, commit.
 
-Random generators are derived from the run's seed and their place of use, so a resumed run repeats the interrupted
-iteration exactly without saved generator state.
+Random generators are derived from the run's seed, the iteration and the place of use. A resumed run therefore repeats
+the interrupted iteration exactly, without saved generator state.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch
 
 from agents.computing import compute
 from agents.scoring import StreamScores
-from arena.build import Makers, Parts, build, find_reference_weights
+from arena.build import Factories, Parts, build, find_reference_weights
 from arena.config.experiment import Experiment
 from arena.config.saved_config import hash_identity
 from arena.credit.batch import CreditedTrajectory
@@ -44,17 +44,17 @@ from arena.trackers.threads import Trackers
 
 
 class Examiner(Protocol):
-    """Interface of evaluations of a run during training, which do not affect learning."""
+    """Interface of evaluations during training. They do not affect learning."""
 
     async def is_due(self, k: int, parts: Parts) -> bool:
         """Return True if the weights after iteration `k` should be evaluated and have not been yet."""
 
     async def examine(self, k: int, parts: Parts, watcher: Watcher) -> dict[str, float]:
-        """Evaluate the weights after iteration `k`. Returns values for its row of metrics, {} if that is impossible."""
+        """Evaluate the weights after iteration `k`. Returns values for its row of metrics, or {} if it cannot."""
 
 
 class Lab:
-    """Training loop of one run: `open` builds it, `run` runs the remaining iterations. The caller locks the folder."""
+    """Training loop of one run. `open` builds it; `run` runs the remaining iterations. The caller locks the folder."""
 
     def __init__(
         self, run: RunFolder, experiment: Experiment, watcher: Watcher, parts: Parts, examiner: Examiner | None = None
@@ -63,7 +63,7 @@ class Lab:
         self.parts, self.engine = parts, parts.engine
         self.done, self.policies, self.trainers = parts.done, parts.policies, parts.policies.trainers
         self._sparse: set[str] = set()
-        """Policies for which a note about sparse updates was shown."""
+        """Policies for which a note about updates on few tokens was shown."""
         self.commit_seconds = 0.0
         """Duration of the last commit, which appears in the next iteration's metrics."""
 
@@ -74,22 +74,22 @@ class Lab:
         experiment: Experiment,
         watcher: Watcher,
         examiner: Examiner | None = None,
-        makers: Makers = Makers(),
+        factories: Factories = Factories(),
     ) -> Self:
-        """Open an engine, build the run's parts from its folder, and return the lab, which the caller closes."""
+        """Open an engine, build the run's parts from its folder, and return the lab. The caller must close it."""
         if isinstance(experiment.threads, int):
             await compute(torch.set_num_threads, experiment.threads)
-        engine = makers.engine(experiment.engine, experiment.resolved_precision)
+        engine = factories.engine(experiment.engine, experiment.resolved_precision)
         await engine.open()
         try:
-            parts = await build(run, experiment, engine, watcher, makers.trainer)
+            parts = await build(run, experiment, engine, watcher, factories.trainer)
         except BaseException:
             await engine.close()
             raise
         return cls(run, experiment, watcher, parts, examiner)
 
     async def close(self) -> None:
-        """Stop running matches, and release the engine, the trainers and their weights."""
+        """Stop matches in progress, and release the engine, the trainers and their weights."""
         await self.parts.source.close()
         await self.parts.lineup.close()
         for trainer in self.trainers.values():
@@ -152,7 +152,7 @@ class Lab:
     async def credit(self, k: int, records: Sequence[MatchRecord]) -> Credit:
         """Assign rewards and advantages to the turns of trained policies in iteration `k`.
 
-        Returns the credited trajectories, those that replay added for a separate update, and records of all replayed
+        Returns the credited trajectories, those recalled by replay for a separate update, and records of all recalled
         ones. Stores the credit of this iteration's own trajectories in the log.
         """
         self.watcher.phase(k, "credit")
@@ -166,7 +166,10 @@ class Lab:
         self.run_folder.log.write_credit(k, turns, tokens or {})
 
     async def fit_critic(self, k: int, credited: Sequence[CreditedTrajectory]) -> dict[str, float]:
-        """Fit the critic, if any, to the turns' returns after credit has used its predictions. Returns its metrics."""
+        """Fit the critic, if any, to the turns' returns. Returns its metrics.
+
+        Must be called after `credit`, which uses the critic's predictions.
+        """
         fresh = [c for c in credited if c.trajectory.source != "recalled"]
         try:
             return await self.parts.critic.fit(fresh, self._make_generator(k, "critic")) if self.parts.critic else {}
@@ -176,7 +179,7 @@ class Lab:
     async def prepare_learning(self, k: int, credited: Sequence[CreditedTrajectory]) -> dict[str, dict[str, float]]:
         """Release the engine's memory for each trained policy or, if play overlaps learning, check for stale replies.
 
-        Returns metrics of staleness by policy, {} without overlap. Raises GateError if sampler and trainer disagree.
+        Returns staleness metrics by policy, {} without overlap. Raises GateError if sampler and trainer disagree.
         """
         self.watcher.phase(k, "learn")
         if self.experiment.overlaps:
@@ -187,27 +190,27 @@ class Lab:
             await self.engine.release(name)
         return {}
 
-    async def _check_stale_replies(self, k: int, name: str, own: Sequence[CreditedTrajectory]) -> dict[str, float]:
-        """Return metrics of the replies' staleness. If few are by the current weights, sample new ones for the gate.
+    async def _check_stale_replies(self, k: int, name: str, replies: Sequence[CreditedTrajectory]) -> dict[str, float]:
+        """Return metrics of the replies' staleness. Gate extra replies if too few are by the current weights.
 
         The gate compares the sampler's and the trainer's log-probabilities of tokens sampled by the current weights. If
-        there are fewer than `MIN_FRESH_TOKENS` of them, it also samples and compares a few extra replies now.
+        there are fewer than `MIN_FRESH_TOKENS` of these, a few extra replies are sampled and compared now.
         """
         policy, rule, trainer = self.policies[name], self.policies.rule, self.trainers[name]
-        metrics = measure_lags(own, policy.version, self.experiment.play.lag)
+        metrics = measure_lags(replies, policy.version, self.experiment.play.lag)
         gated = metrics.pop("fresh")
         if gated < MIN_FRESH_TOKENS:
-            highest = get_tolerance(rule, self.policies.precision.uses_bf16_products)
+            tolerance = get_tolerance(rule, self.policies.precision.uses_bf16_products)
             seed = (self.experiment.seed, k, number("gate"))
-            gated += await gate_replies(self.engine, trainer, policy.frame, self.parts.roles, own, highest, seed)
+            gated += await gate_replies(self.engine, trainer, policy.frame, self.parts.roles, replies, tolerance, seed)
         return metrics | {"gated": gated}
 
     async def score(self, credited: Sequence[CreditedTrajectory]) -> dict[str, list[StreamScores]]:
-        """Score the sampled tokens under the current weights, by policy. Returns {} without `learn.keep_tokens`."""
+        """Return scores of all sampled tokens under the current weights, by policy; {} without `learn.keep_tokens`."""
         scores = {}
         for name in self.trainers if self.experiment.learn.keep_tokens else ():
-            own, temperatures = select_fresh(name, credited), self.parts.temperatures
-            if streams := [(s, temperatures[c.trajectory.role]) for c in own for s in list_sampled_streams([c])]:
+            fresh, temperatures = select_fresh(name, credited), self.parts.temperatures
+            if streams := [(s, temperatures[c.trajectory.role]) for c in fresh for s in list_sampled_streams([c])]:
                 scores[name] = await self.trainers[name].score(*map(list, zip(*streams, strict=True)))
         return scores
 
@@ -218,7 +221,7 @@ class Lab:
         recalled: Sequence[CreditedTrajectory] = (),
         records: Sequence[MatchRecord] = (),
     ) -> dict[str, dict[str, float]]:
-        """Update each trained policy from its turns and demonstrations, and then from its turns in `recalled`.
+        """Update each trained policy on its turns and demonstrations, and then on its turns in `recalled`.
 
         Returns metrics by policy; those of the second update are named `replay_...`. If the run's source is a data set,
         policies learn from its rows and, if due, are evaluated on its held-out rows.
@@ -242,13 +245,13 @@ class Lab:
         demonstrations: Sequence[Sample] = (),
         rows: Sequence[Sample] = (),
     ) -> dict[str, float]:
-        """Update a policy from its credited turns, demonstrations, and samples of a data set's `rows`.
+        """Update a policy on its credited turns, demonstrations, and samples of a data set's `rows`.
 
-        Returns metrics, or {} without samples.
+        `place` distinguishes updates of one iteration in the random generator. Returns metrics, or {} without samples.
         """
-        own = [c for c in credited if c.trajectory.policy == name]
+        trajectories = [c for c in credited if c.trajectory.policy == name]
         version = self.policies[name].version if self.experiment.overlaps else None
-        samples = make_samples(own, self.parts.temperatures, version=version)
+        samples = make_samples(trajectories, self.parts.temperatures, version=version)
         samples = [*await self.policies.with_references(name, [*samples, *rows]), *demonstrations]
         if not samples:
             return {}
@@ -256,25 +259,25 @@ class Lab:
         return await trainer.update(await compute(trainer.plan, samples, rng, self._make_clock(k)))
 
     def _warn_sparse_updates(self, learned: Mapping[str, Mapping[str, float]]) -> None:
-        """Tell the user, once per policy, that it learns from few of a log's tokens."""
+        """Note, once per policy, that it learns from few of the tokens in a log."""
         for name, note in find_sparse_updates(learned).items():
             if name not in self._sparse:
                 self._sparse.add(name)
                 self.watcher.note(note)
 
     async def publish(self) -> None:
-        """Serve the current weights to players. Trained policies get the next version number."""
+        """Serve the current weights to players, and increment the versions of trained policies."""
         await self.policies.publish()
 
     def rate(self, k: int, records: Sequence[MatchRecord]) -> None:
-        """Update ratings, win rates against opponents, and rollout parts from the run's own matches."""
-        own = [record for record in records if record.source != "replayed"]
-        self.parts.ratings.update(own)
-        self.parts.win_rates.update(own)
-        self.parts.play.observe(k, own)
+        """Update ratings, win rates and rollout parts from the run's own matches, not those of another run's log."""
+        played = [record for record in records if record.source != "replayed"]
+        self.parts.ratings.update(played)
+        self.parts.win_rates.update(played)
+        self.parts.play.observe(k, played)
 
     async def admit(self, k: int) -> None:
-        """Add the weights after iteration `k` to the league's pool if it admits them. They inherit their ratings."""
+        """Add the weights after iteration `k` to the league's pool if it admits them, with the current ratings."""
         if not self.parts.matchmaker:
             return
         weights = {name: await self.policies.weights(name) for name in self.trainers}
@@ -287,7 +290,7 @@ class Lab:
                 self.parts.ratings.inherit(format_version(name, k), name)
 
     async def examine(self, k: int) -> dict[str, float]:
-        """Evaluate the weights if due, and serve the policies again. Returns values for the metrics, or {}."""
+        """Evaluate the weights if due, and then serve the policies again. Returns values for the metrics, or {}."""
         if self.examiner is None or not await self.examiner.is_due(k, self.parts):
             return {}
         try:
@@ -296,7 +299,7 @@ class Lab:
             await self.policies.serve(*self.policies)
 
     async def commit(self, k: int, row: dict[str, Any]) -> None:
-        """Commit iteration `k`: seal its log, write its metrics, save a checkpoint if due, and notify the watcher."""
+        """Commit iteration `k`: seal its log, append its metrics, save a checkpoint if due, and notify the watcher."""
         self.watcher.phase(k, "commit")
         started = perf_counter()
         self.parts.pool.held = self.parts.play.past_versions(k)
@@ -310,7 +313,7 @@ class Lab:
         self.watcher.iteration(row)
 
     async def imitate(self) -> None:
-        """Run the warm start of the policies with `imitate`, or resume it, and save checkpoint 0."""
+        """Run or resume the warm start of the policies with the setting `imitate`, and save checkpoint 0."""
         specs = {n: p.imitate for n, p in self.experiment.policies.items() if p.imitate and n in self.trainers}
         await self._make_imitation(specs).run(self.parts.imitated)
         await self.admit(0)

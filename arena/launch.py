@@ -1,4 +1,4 @@
-"""Start and resume runs, from an experiment to a finished run folder."""
+"""Start and resume runs: from an experiment to a finished run folder."""
 
 import logging
 import os
@@ -17,7 +17,7 @@ from torch import OutOfMemoryError
 from agents.chat_template import CLOCK
 from agents.errors import EnginesLost
 from agents.model_config import first_line
-from arena.build import Makers
+from arena.build import Factories
 from arena.config import own_files
 from arena.config.experiment import Experiment
 from arena.config.layers import to_yaml
@@ -49,34 +49,34 @@ RESTARTS = 5
 
 
 async def start(experiment: Experiment, out: Path | None, watcher: Watcher) -> Path:
-    """Check the experiment, make its run folder, run it to the end, and return the folder.
+    """Check an experiment, create its run folder, run it to the end, and return the folder.
 
-    Without `out` the folder is a new one below runs/. The link `latest` beside it points to it. Raises ConfigError if a
-    check fails.
+    Without `out`, the folder is a new one in runs/. The link `latest` beside it is made to point to it. Raises
+    ConfigError if a check fails.
     """
-    check_alone()
+    check_single_process()
     loading.reset()
     return await start_checked(experiment, out, watcher)
 
 
 async def start_checked(experiment: Experiment, out: Path | None, watcher: Watcher, is_stage: bool = False) -> Path:
-    """Start a run as `start` does, after its checks of the process.
+    """Start a run as `start` does, but without its check of this process.
 
-    With `is_stage`, for a stage of a pipeline, the link `latest` stays unchanged.
+    With `is_stage`, for a stage of a pipeline, the link `latest` is not changed.
     """
     with TemporaryDirectory() as scratch:
         exported = export_own_rows(experiment, Path(scratch), watcher.note)
         prepared = await preflight(experiment, lambda step: watcher.phase(0, step), exported=exported)
         rows = {EXPORTED_ROWS: exported.read_bytes()} if exported else {}
     folder = out or choose_fresh_folder(experiment.name)
-    copies, known = own_files.gather(prepared.experiment)
+    copies, known = own_files.read_named_files(prepared.experiment)
     about = describe_environment() | {own_files.FILES: known, "chat_clock": CLOCK.isoformat()}
     config = to_yaml(prepared.experiment)
-    run = RunFolder.create(folder, config, with_command(about, experiment_to_plain(prepared.experiment)), copies | rows)
+    run = RunFolder.create(folder, config, add_command(about, experiment_to_plain(prepared.experiment)), copies | rows)
     own_files.trust_files(prepared.experiment)
     own_files.trust_servers(find_used_servers(prepared.experiment).values())
     if not is_stage:
-        point_latest(folder)
+        update_latest_link(folder)
     for note in prepared.notes:
         watcher.note(note)
     with run.lock():
@@ -85,12 +85,12 @@ async def start_checked(experiment: Experiment, out: Path | None, watcher: Watch
 
 
 async def resume_run(folder: Path, watcher: Watcher, layers: Sequence[Layer] = (), trusted: bool = False) -> Path:
-    """Resume a run from its newest valid checkpoint, with optional overrides in `layers`, and return its folder.
+    """Resume a run from its newest valid checkpoint, with overrides in `layers`, and return its folder.
 
-    Without overrides the result is bit-identical to an uninterrupted run. Without `trusted`, code and servers of the
-    folder are refused unless a run on this machine was started with them.
+    Without overrides, the result is bit-identical to an uninterrupted run. Code and servers that the folder names are
+    refused, unless `trusted` is set or a run on this machine was started with them.
     """
-    check_alone()
+    check_single_process()
     run = RunFolder.open(folder)
     folder = run.path
     loading.reset()
@@ -100,7 +100,7 @@ async def resume_run(folder: Path, watcher: Watcher, layers: Sequence[Layer] = (
     own_files.admit_harnesses(folder, experiment, saved, trusted)
     _check_iterations(run, experiment)
     prepared = await preflight(experiment, lambda step: watcher.phase(0, step), folder, trusted)
-    for line in (*prepared.notes, *own_files.list_edited(folder)):
+    for line in (*prepared.notes, *own_files.list_edited_files(folder)):
         watcher.note(line)
     experiment = prepared.experiment
     with run.lock():
@@ -108,8 +108,8 @@ async def resume_run(folder: Path, watcher: Watcher, layers: Sequence[Layer] = (
     return folder
 
 
-def check_alone() -> None:
-    """Raise ConfigError if a launcher started several processes, each of which would be a separate run."""
+def check_single_process() -> None:
+    """Raise ConfigError if a launcher started several processes, because each would be a separate run."""
     variable, number = find_launched_ranks()
     if number > 1:
         raise ConfigError(
@@ -120,18 +120,18 @@ def check_alone() -> None:
 
 
 def _record_resume(run: RunFolder, experiment: Experiment) -> list[Change]:
-    """Write the resuming command and the present settings to the run folder, and return the settings that changed."""
+    """Write the command and the present settings to the run folder. Returns the settings that have changed."""
     before = read_recorded(run.path)
     changed = list_changes(before, experiment) if before else []
     config = to_yaml(experiment) if before != experiment else run.reader.config()
-    run.replace_settings(config, with_command(run.reader.environment(), experiment_to_plain(experiment), changed))
+    run.replace_settings(config, add_command(run.reader.environment(), experiment_to_plain(experiment), changed))
     return changed
 
 
-def with_command(
+def add_command(
     about: Mapping[str, Any], experiment: Mapping[str, Any], changed: Sequence[Change] = ()
 ) -> dict[str, Any]:
-    """Return the content of environment.json with this command and its changed settings added, and the experiment."""
+    """Return a run's environment.json: `about`, plus the experiment, this command and the settings it changed."""
     command = {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": sys.argv,
@@ -143,15 +143,18 @@ def with_command(
 
 def _check_iterations(run: RunFolder, experiment: Experiment) -> None:
     if experiment.iterations < (done := checkpoints.newest_committed(run.path)):
-        raise ConfigError(f"iterations: {experiment.iterations}, but {run.path} has {done} committed: ask for more")
+        raise ConfigError(
+            f"iterations: {experiment.iterations}, but {run.path} has {done} committed: set a higher total"
+        )
 
 
 async def _run(
     run: RunFolder, experiment: Experiment, watcher: Watcher, opened: Callable[[], Sequence[Change]] = lambda: ()
 ) -> None:
-    """Run the remaining iterations, and start the processes again if a trainer rank is lost, up to `RESTARTS` times.
+    """Run the remaining iterations. If a trainer rank is lost, restart all processes, up to `RESTARTS` times.
 
-    `opened` is called once the run's parts are built, and returns settings to note. The caller holds the folder's lock.
+    `opened` is called once the run's parts are built, and returns the settings that changed, for notes. The caller
+    holds the folder's lock.
     """
     keys = [server.key_variable for server in experiment.servers().values() if server.key_variable]
     run.failures.secret_variables = keys
@@ -179,9 +182,9 @@ async def _run_to_end(
     opened: Callable[[], Sequence[Change]],
     is_restart: bool,
 ) -> None:
-    """Run from the newest checkpoint to the end, on the cluster's processes if the experiment has `scale`."""
-    async with open_makers(experiment, watcher.note, is_restart) as makers:
-        lab = await Lab.open(run, experiment, watcher, make_examination(run, experiment), makers)
+    """Run from the newest checkpoint to the end, on a cluster if the experiment has `scale`."""
+    async with open_factories(experiment, watcher.note, is_restart) as factories:
+        lab = await Lab.open(run, experiment, watcher, make_examination(run, experiment), factories)
         try:
             _LOG.info("continuing from iteration %d of %d", lab.done, experiment.iterations)
             for change in opened():
@@ -193,16 +196,16 @@ async def _run_to_end(
 
 
 @asynccontextmanager
-async def open_makers(
+async def open_factories(
     experiment: Experiment, note: Callable[[str], None], is_restart: bool = False
-) -> AsyncIterator[Makers]:
-    """Yield the experiment's factories: local ones, or with `scale` those of a cluster.
+) -> AsyncIterator[Factories]:
+    """Yield factories of the experiment's engine and trainers, in this process or, with `scale`, on a cluster.
 
-    The cluster's trainer processes start before and end after the context. `note` gets messages to the user. A
-    restart waits for nodes that replace lost ones.
+    Leaving the context ends the cluster's trainer processes. `note` gets messages to the user. With `is_restart`, waits
+    for nodes that replace lost ones.
     """
     if experiment.scale is None:
-        yield Makers()
+        yield Factories()
         return
     from arena.scale.cluster import open_cluster
     from arena.scale.engines import ScaledEngine
@@ -212,31 +215,31 @@ async def open_makers(
 
     async with open_cluster(experiment.scale, note, is_restart) as cluster:
         remote_steps = await _offload_slow_steps(cluster)
-        trainers = [cluster.trainer(rank) for rank in range(experiment.scale.trainers)]
+        trainers = [cluster.get_trainer_options(rank) for rank in range(experiment.scale.trainers)]
         ranks = await Ranks.start(trainers, experiment.scale.deadline, START_SECONDS)
         for rank, actor in enumerate(ranks.actors):
             cluster.watchdog.watch(f"rank {rank}", actor.ping.remote, ranks.kill)
         try:
             with remote_steps:
-                yield Makers(partial(ScaledEngine, cluster), partial(ScaledTrainer, ranks))
+                yield Factories(partial(ScaledEngine, cluster), partial(ScaledTrainer, ranks))
         finally:
             await ranks.close()
 
 
 async def _offload_slow_steps(cluster: "Cluster") -> AbstractContextManager[None]:
-    """Return a context in which slow steps of games run as tasks of the cluster; an empty one without `scale.tasks`."""
+    """Return a context in which games' slow steps run as tasks on the cluster, if `scale.tasks` is set."""
     from arena.scale.tasks import RayCalls
 
     if not cluster.spec.tasks:
         return nullcontext()
-    calls = RayCalls(cluster.task())
+    calls = RayCalls(cluster.get_task_options())
     await to_thread(calls.check)
     return use_step_runner(StepRunner(cluster.spec.tasks, calls))
 
 
 @contextmanager
 def _explain_errors(run: RunFolder) -> Iterator[None]:
-    """Convert errors that end the run into ones that say how to resume, and log them. A bug's match is stored, too."""
+    """Log errors that end the run, and add to their messages how to resume. Stores the match of a bug as a failure."""
     resume = f"arena resume {run.path}"
     try:
         with _log_end():
@@ -263,7 +266,7 @@ def _explain_errors(run: RunFolder) -> Iterator[None]:
 
 @contextmanager
 def _log_end() -> Iterator[None]:
-    """Write the exception that ends the run to the log."""
+    """Log the exception that ends the run."""
     try:
         yield
     except BaseException as error:
@@ -272,13 +275,13 @@ def _log_end() -> Iterator[None]:
 
 
 def choose_fresh_folder(name: str) -> Path:
-    """Return a path below runs/ that does not exist yet: the run's name, the present time and, if taken, a number."""
+    """Return a new path in runs/: the run's name, the present time and, if that exists already, a number."""
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
     base = Path("runs") / f"{name}-{stamp}"
     return next(p for n in range(1, 1000) if not (p := base if n == 1 else Path(f"{base}-{n}")).exists())
 
 
-def point_latest(folder: Path) -> None:
+def update_latest_link(folder: Path) -> None:
     """Make the link `latest` beside the run folder point to it, if the file system supports links."""
     link = folder.parent / "latest"
     with suppress(OSError):

@@ -1,8 +1,8 @@
-"""Metrics of an iteration: one row for the metrics log, the live table and TensorBoard.
+"""Metrics of an iteration, as one row for the metrics log, the live table and trackers.
 
-In a run of several games the names in `payoff`, `report`, `reward` and `ratings` start with the game's
-(`kuhn_poker.first`), and `report` has each game's own `matches`, `valid_rate` and `truncated_rate`. Past versions of a
-policy are counted together, as `shared@past`, so that the names are the same in every row.
+In a run of several games, the names in `payoff`, `report`, `reward` and `ratings` start with the game's name, as in
+`kuhn_poker.first`, and `report` has each game's `matches`, `valid_rate` and `truncated_rate`. Past versions of a policy
+are counted together, as `shared@past`, so that all rows have the same names.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,12 +30,13 @@ def compute_iteration_metrics(
 ) -> dict[str, Any]:
     """Return an iteration's row of metrics: counts, and means over its finished matches.
 
-    Seconds are wall time, tokens the sampled ones. `failures` are failed attempts; `failure` is their commonest cause.
-    `given_up` counts matches that were not retried; other finished matches of their deals are `left_out` of everything
-    else. Branches count as matches, turns and tokens, but not in outcome metrics: the choice of branched turns depends
-    on the match, so branches are no sample of the policy. `ratings` are of this iteration's players, past versions at
-    their mean; `win_rate` is that of each trained policy against each other policy that it met, a draw counting half,
-    and `payoff_against` its payoff there. `is_zero_sum` marks payoffs that cancel out, whose mean has no information.
+    Seconds are wall time, and tokens are sampled tokens. `failures` are failed attempts; the row's `failure` is their
+    most common cause. The row's `given_up` counts matches that were not retried; finished matches of their deals are
+    `left_out` of everything else. Branches count as matches, turns and tokens, but not in outcome metrics: which turns
+    are branched depends on the match, so branches are not a fair sample of the policy. `ratings` are those of this
+    iteration's players, with past versions averaged. `win_rate` is each trained policy's against each other policy that
+    it met, where a draw counts half, and `payoff_against` is its payoff in these matches. `zero_sum` marks runs whose
+    payoffs cancel out, so that their mean has no information.
     """
     turns = [turn for record in records for turn in record.turns]
     tokens = sum(turn.tokens for turn in turns)
@@ -53,16 +54,16 @@ def compute_iteration_metrics(
         "tokens_per_second": tokens / max(seconds["play"], 1e-9),
         "valid_rate": _valid_rate(originals),
         "truncated_rate": _truncated_rate(originals),
-        "payoff": _merge({prefix: _mean_payoffs(own) for prefix, own in games.items()}),
+        "payoff": _merge({prefix: _mean_payoffs(group) for prefix, group in games.items()}),
         "mean_payoff": _mean([p for r in originals for p in r.payoffs.values()]),
         "report": _merge(
-            {prefix: _average_report(own, has_several_games=bool(prefix)) for prefix, own in games.items()}
+            {prefix: _average_report(group, has_several_games=bool(prefix)) for prefix, group in games.items()}
         ),
         "selection": _count_selection(records, credited),
         "reward": _mean_role_rewards(credited, has_several_games=len(games) > 1),
         "learn": {policy: dict(stats) for policy, stats in learned.items()},
-        "win_rate": _merge({prefix: _win_rates(own) for prefix, own in games.items()}),
-        "payoff_against": _merge({prefix: _mean_payoffs_against(own) for prefix, own in games.items()}),
+        "win_rate": _merge({prefix: _win_rates(group) for prefix, group in games.items()}),
+        "payoff_against": _merge({prefix: _mean_payoffs_against(group) for prefix, group in games.items()}),
         "ratings": _mean_ratings(records, ratings),
         "seconds": dict(seconds),
         **({"branches": branches} if (branches := _measure_branches(records)) else {}),
@@ -70,7 +71,7 @@ def compute_iteration_metrics(
 
 
 def _group_by_game(records: Sequence[MatchRecord]) -> dict[str, list[MatchRecord]]:
-    """Group the records by the prefix of their metrics' names: "GAME." if there are several games, otherwise ""."""
+    """Group records by the prefix of their metrics' names, which is "GAME." if there are several games, else ""."""
     names = sorted({record.game for record in records})
     if len(names) < 2:
         return {"": list(records)}
@@ -78,17 +79,17 @@ def _group_by_game(records: Sequence[MatchRecord]) -> dict[str, list[MatchRecord
 
 
 def _merge(figures: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    return {f"{prefix}{name}": value for prefix, own in figures.items() for name, value in own.items()}
+    return {f"{prefix}{name}": value for prefix, values in figures.items() for name, value in values.items()}
 
 
 def _mean_payoffs(records: Sequence[MatchRecord]) -> dict[str, float]:
-    """Return the mean payoff of each seat over the matches that have one for it, by seat."""
+    """Return each seat's mean payoff over the matches that give it one, by seat."""
     seats = sorted({seat for record in records for seat in record.payoffs})
     return {seat: _mean([r.payoffs[seat] for r in records if seat in r.payoffs]) for seat in seats}
 
 
 def _average_report(records: Sequence[MatchRecord], has_several_games: bool) -> dict[str, float]:
-    """Return means of the numbers in the games' reports, and the share of each kind of end (`ended.KIND`).
+    """Return means of the numbers in the games' reports, and the share of each way to end, as `ended.KIND`.
 
     With several games, `matches`, `valid_rate` and `truncated_rate` are added.
     """
@@ -101,7 +102,7 @@ def _average_report(records: Sequence[MatchRecord], has_several_games: bool) -> 
         values = [record.report[name] for record in records if name in record.report]
         if all(isinstance(value, bool | int | float) for value in values):
             means[name] = _mean([float(value) for value in values])
-        elif name == "ended":  # other texts, such as the right answer, are as many as there are deals
+        elif name == "ended":  # other texts, such as the right answer, may differ in every deal
             for kind in sorted({str(value) for value in values}):
                 means[f"{name}.{kind}"] = _mean([value == kind for value in values])
     return means
@@ -110,44 +111,44 @@ def _average_report(records: Sequence[MatchRecord], has_several_games: bool) -> 
 def _measure_branches(records: Sequence[MatchRecord]) -> dict[str, float]:
     """Return metrics of branches (matches that repeat another one up to some turn); {} if no matches share a deal.
 
-    `count` is their number, `taken` their share of the turns that could have had one. `turns` and `tokens` are those of
-    learners, without the repeated beginning of branches. `outcomes` is the number of distinct act sequences per such
-    turn.
+    `count` is their number, and `taken` that number divided by the number of turns that could have had one. `turns` and
+    `tokens` are those of learners, without the repeated part of branches. `outcomes` is the number of distinct act
+    sequences divided by `turns`.
     """
     if all(record.group < 0 and record.identity.parent is None for record in records):
         return {}
-    turns = tokens = chances = 0
+    turns = tokens = branchable = 0
     for record in records:
-        own = [turn for turn in record.turns if record.seats[turn.seat].trained]
-        new = [turn for turn in own if turn.index >= record.identity.turn]
+        learned = [turn for turn in record.turns if record.seats[turn.seat].trained]
+        new = [turn for turn in learned if turn.index >= record.identity.turn]
         turns, tokens = turns + len(new), tokens + sum(turn.tokens for turn in new)
-        chances += max(0, len(new) - 1)
+        branchable += max(0, len(new) - 1)
     count = sum(record.identity.parent is not None for record in records)
-    lines = {(record.game, record.seed, *(turn.action for turn in record.turns)) for record in records}
+    sequences = {(record.game, record.seed, *(turn.action for turn in record.turns)) for record in records}
     return {
         "count": float(count),
-        "taken": count / max(1, chances),
+        "taken": count / max(1, branchable),
         "turns": float(turns),
         "tokens": float(tokens),
-        "outcomes": len(lines) / max(1, turns),
+        "outcomes": len(sequences) / max(1, turns),
     }
 
 
 def _valid_rate(records: Sequence[MatchRecord]) -> float:
-    """Return the share of legal acts among those that a game read; NaN without any."""
+    """Return the share of legal acts among those that a game processed; NaN if there are none."""
     return _mean([turn.valid for record in records for turn in record.turns if turn.source not in UNREAD])
 
 
 def _truncated_rate(records: Sequence[MatchRecord]) -> float:
-    """Return the share of replies cut at their token limit; 0 without sampled replies."""
-    cut = [turn.finish == "length" for record in records for turn in record.turns if turn.finish != "script"]
-    return _mean(cut) if cut else 0.0
+    """Return the share of sampled replies that were cut at their token limit; 0 if there are none."""
+    is_cut = [turn.finish == "length" for record in records for turn in record.turns if turn.finish != "script"]
+    return _mean(is_cut) if is_cut else 0.0
 
 
 def _count_selection(records: Sequence[MatchRecord], credited: Sequence[CreditedTrajectory]) -> dict[str, int]:
-    """Count deals played, trajectories with credit, and what selection and replay removed or added.
+    """Count deals, trajectories with credit, and what selection and replay removed or added.
 
-    `dropped` counts played trajectories without credit, including those that a replayed one replaced; `out_of_loss`
+    `dropped` counts played trajectories without credit, including those replaced by a replayed one. `out_of_loss`
     counts turns.
     """
     replayed = sum(item.trajectory.source == "recalled" for item in credited)
@@ -162,9 +163,9 @@ def _count_selection(records: Sequence[MatchRecord], credited: Sequence[Credited
 
 
 def _mean_role_rewards(credited: Sequence[CreditedTrajectory], has_several_games: bool) -> dict[str, float]:
-    """Return the mean total reward of trajectories by role, without replayed ones and branches.
+    """Return the mean total reward of trajectories by role, excluding replayed ones and branches.
 
-    With several games the key is `GAME.ROLE`.
+    With several games, the key is `GAME.ROLE`.
     """
     roles: dict[str, list[float]] = {}
     for item in credited:
@@ -177,7 +178,10 @@ def _mean_role_rewards(credited: Sequence[CreditedTrajectory], has_several_games
 
 
 def _win_rates(records: Sequence[MatchRecord]) -> dict[str, float]:
-    """Return each trained policy's win rate (draws count half) against each untrained one, keyed `shared vs random`."""
+    """Return each trained policy's win rate against each untrained one, by a key such as `shared vs random`.
+
+    A draw counts half.
+    """
     by_pair: dict[str, list[float]] = {}
     for learner, opponent, score in (result for record in records for result in score_match(record)):
         by_pair.setdefault(f"{learner} vs {_group_past(opponent)}", []).append(score)
@@ -185,7 +189,7 @@ def _win_rates(records: Sequence[MatchRecord]) -> dict[str, float]:
 
 
 def _mean_payoffs_against(records: Sequence[MatchRecord]) -> dict[str, float]:
-    """Return each trained policy's mean payoff in matches with each untrained one, keyed `shared vs random`."""
+    """Return each trained policy's mean payoff in matches with each untrained one, by a key like `shared vs random`."""
     by_pair: dict[str, list[float]] = {}
     for record in records:
         others = {seating.policy for seating in record.seats.values() if not seating.trained}

@@ -1,4 +1,4 @@
-"""Conversion of values and text to forms that are safe for JSON, Parquet and a terminal."""
+"""Conversion of values and texts to forms that are safe for JSON, Parquet and terminals."""
 
 import math
 import os
@@ -21,16 +21,16 @@ def clean_text(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Return the text on one line without characters that could control a terminal or reorder text.
+    """Return the text on one line, without characters that could control a terminal or reorder text.
 
-    White space becomes single spaces; control, format (bidi) and private-use characters are removed.
+    White space becomes single spaces. Control, format (such as bidi) and private-use characters are removed.
     """
     joined = " ".join(clean_text(text).split())
     return "".join(char for char in joined if unicodedata.category(char) not in ("Cc", "Cf", "Co"))
 
 
 def printable_lines(text: str, max_characters: int = 1000) -> list[str]:
-    """Return the text's lines, each made `printable`, cut to `max_characters`, and with its indent (at most 20)."""
+    """Return the text's lines, each made `printable` and cut to `max_characters`, with up to 20 spaces of indent."""
     lines = []
     for line in clean_text(text).splitlines():
         shown = printable(line)
@@ -40,9 +40,10 @@ def printable_lines(text: str, max_characters: int = 1000) -> list[str]:
 
 
 def remove_secrets(text: str, variables: Iterable[str] = ()) -> str:
-    """Replace secrets in the text by "…": API keys, bearer tokens, and values of variables with secret names.
+    """Replace secrets in the text by "…": API keys, bearer tokens, and values of secret environment variables.
 
-    The values are those of this process's environment, of at least 8 characters. `variables` names further secret ones.
+    Variables are secret if their names contain KEY, TOKEN, SECRET, PASSWORD or CREDENTIAL, or are among `variables`.
+    Values of less than 8 characters are not replaced.
     """
     secrets = {value for name, value in os.environ.items() if _SECRET.search(name) or name in variables}
     for value in sorted((value for value in secrets if len(value) >= 8), key=len, reverse=True):
@@ -51,9 +52,9 @@ def remove_secrets(text: str, variables: Iterable[str] = ()) -> str:
 
 
 def truncate_middle(text: str, max_characters: int) -> str:
-    """Shorten the text to `max_characters` by cutting its middle; a quarter of the rest is head, three quarters tail.
+    """Shorten the text to `max_characters` by cutting its middle: a quarter of these is head, three quarters are tail.
 
-    A line in place of the cut, in addition to `max_characters`, says how many characters are missing.
+    A line that says how many characters are missing takes the middle's place, and is not counted.
     """
     if len(text) <= max_characters:
         return text
@@ -66,7 +67,7 @@ def require_finite(value: Real | float, field_name: str) -> float:
     """Return the value as a float. Raises ValueError, naming `field_name`, if it is NaN or infinite."""
     try:
         number = float(value)
-    except OverflowError:  # an integer beyond all floats
+    except OverflowError:  # an integer too large for a float
         number = math.inf
     if not math.isfinite(number):
         raise ValueError(f"{field_name} is {number}: only finite numbers can be stored")
@@ -74,10 +75,10 @@ def require_finite(value: Real | float, field_name: str) -> float:
 
 
 def to_plain(value: Any, field_name: str, gaps: bool = False) -> Any:
-    """Copy a value into dict, list, str, int, float, bool and None only.
+    """Copy a value to dict, list, str, int, float, bool and None only.
 
-    Tuples become lists, numpy scalars Python numbers, and text is cleaned. With `gaps`, NaN and infinities become None.
-    Raises ValueError, naming `field_name`, for other types, and without `gaps` for NaN and infinities.
+    Tuples become lists, NumPy scalars become Python numbers, and texts are cleaned by `clean_text`. Raises ValueError,
+    naming `field_name`, for other types, and for NaN and infinities, which become None if `gaps` is set.
     """
     if value is None or isinstance(value, bool | np.bool_):
         return None if value is None else bool(value)

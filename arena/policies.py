@@ -36,17 +36,17 @@ from arena.store.checkpoints import Checkpoint
 
 
 class Snapshot(NamedTuple):
-    """Weights, optimiser moments and state of a trained policy at one moment, to be written to a checkpoint."""
+    """Weights, optimiser moments and state of a trained policy, to be written to a checkpoint."""
 
     weights: Weights
     moments: Mapping[str, torch.Tensor]
-    """Moments of the optimiser, by parameter."""
+    """Moments of the optimiser by parameter name."""
     state: dict[str, Any]
     """JSON state: version, steps, and the regularisers' memory."""
 
 
 class Policies(Mapping[str, Policy]):
-    """Policies of a run by name, including past versions that are loaded. Loads, serves and saves their weights."""
+    """Policies of a run by name, including loaded past versions. Loads, serves and saves their weights."""
 
     def __init__(
         self,
@@ -60,17 +60,18 @@ class Policies(Mapping[str, Policy]):
         scores_reference: bool = False,
         learn_in_play: bool = False,
     ) -> None:
-        """Prepare the policies, which `load` loads. With `scores_reference`, credit needs reference scores too.
+        """Create the policies without loading them, which `load` does.
 
-        With `learn_in_play`, policies are served while they learn, so the engine must get a copy.
+        `scores_reference` is set if credit needs scores of reference weights. With `learn_in_play`, policies are served
+        while they learn, so the engine gets copies of their weights.
         """
         self._learn_in_play = learn_in_play
         self.engine, self.rule, self._make_trainer = engine, rule, make_trainer
         self.precision, self._seed = precision, seed
         self.uses_reference = rule.uses_reference or scores_reference
-        """True if reference weights are needed: the weights before learning from reward."""
+        """True if a regulariser or credit needs scores of the reference weights."""
         self.trainers: dict[str, Trainer] = {}
-        self._own: dict[str, Policy] = {}
+        self._current: dict[str, Policy] = {}
         self._past: dict[str, Policy] = {}
         """Loaded past versions by name, the most recently used last."""
         self._references: dict[str, Path] = {}
@@ -83,9 +84,9 @@ class Policies(Mapping[str, Policy]):
     async def load(
         self, checkpoint: Checkpoint | None, states: Mapping[str, Any], announce: Callable[[str], None]
     ) -> None:
-        """Load and serve the policies: trained ones from `checkpoint` with their saved `states`, if they exist.
+        """Load and serve the policies. Trained ones are restored from `checkpoint` and their saved `states`, if any.
 
-        Others get their initial weights. `announce` is called with a description of each load.
+        All others get their initial weights. `announce` is called with a description of each load.
         """
         for name, spec in self._specs.items():
             announce(f"loading {spec.model} as '{name}'")
@@ -93,25 +94,29 @@ class Policies(Mapping[str, Policy]):
             await self.serve(name)
 
     def __getitem__(self, name: str) -> Policy:
-        return self._own[name] if name in self._own else self._past[name]
+        return self._current[name] if name in self._current else self._past[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter((*self._own, *self._past))
+        return iter((*self._current, *self._past))
 
     def __len__(self) -> int:
-        return len(self._own) + len(self._past)
+        return len(self._current) + len(self._past)
 
     async def publish(self) -> None:
-        """Serve the current weights to players, and increment the version of trained policies.
+        """Increment the versions of trained policies, and serve all policies with their current weights.
 
-        Frozen policies are served again too, so that an engine's caches are the same after a resume.
+        Frozen policies are served again, too, so that an engine's caches are the same after a resume. If policies learn
+        during play, only trained ones are served.
         """
         for name, policy in self.items():
             policy.version += name in self.trainers
         await self.serve(*(self.trainers if self._learn_in_play else self))
 
     async def serve(self, *names: str) -> None:
-        """Serve these policies with current weights and versions; an engine rebuilds its caches. Skips unknown ones."""
+        """Serve these policies with their current weights and versions. The engine drops their caches.
+
+        Unknown names are skipped.
+        """
         for name in names:
             if name not in self:
                 continue  # a past version that was unloaded meanwhile
@@ -122,11 +127,11 @@ class Policies(Mapping[str, Policy]):
                 await self.engine.publish(name, self[name].version, weights)
 
     async def weights(self, name: str) -> Weights:
-        """Return a policy's current weights: from its trainer if it is trained, else from its folder."""
+        """Return a policy's current weights, from its trainer if it is trained, else from its folder."""
         return await self.trainers[name].weights() if name in self.trainers else FolderWeights(self[name].source)
 
     async def set_references(self, references: Mapping[str, Path]) -> None:
-        """Set the folder of each trained policy's reference weights (for the KL), and stop serving earlier ones."""
+        """Set the folder of each trained policy's reference weights, and stop serving earlier ones."""
         self._references = dict(references) if self.uses_reference else {}
         for name in self.trainers:
             await self._drop_reference(name)
@@ -134,10 +139,10 @@ class Policies(Mapping[str, Policy]):
     async def reference_scores(
         self, name: str, streams: Sequence[Stream], temperatures: Sequence[float], all_ids: bool = False
     ) -> list[np.ndarray]:
-        """Return the log-probabilities of the streams' sampled tokens under a policy's reference weights.
+        """Return the log-probabilities of each stream's sampled tokens under a policy's reference weights.
 
-        With `all_ids` they are those of the whole vocabulary, [tokens, vocabulary]. The weights are loaded at first
-        use.
+        With `all_ids`, returns those of the whole vocabulary, [tokens, vocabulary]. The weights are loaded at the first
+        call.
         """
         if name not in self._serving_reference:
             if self.rule.offload_reference:
@@ -147,7 +152,7 @@ class Policies(Mapping[str, Policy]):
         return await self.engine.score(name_reference(name), streams, temperatures, all_ids)
 
     async def with_references(self, name: str, samples: list[Sample]) -> list[Sample]:
-        """Return the samples with the reference's log-probabilities, if a regulariser or credit needs these."""
+        """Add the reference's log-probabilities to the samples if a regulariser or credit needs them."""
         if not self.uses_reference:
             return samples
         streams, temperatures = [s.stream for s in samples], [s.temperature for s in samples]
@@ -167,7 +172,7 @@ class Policies(Mapping[str, Policy]):
         self._serving_reference.discard(name)
 
     def require_known_tokens(self, trajectories: Iterable[Trajectory]) -> None:
-        """Raise StoreError for a token id outside the vocabulary of its policy's model, as edited logs may contain."""
+        """Raise StoreError for a token id outside the vocabulary of its policy's model, as an edited log may have."""
         for trajectory in trajectories:
             size = self._vocabularies.get(trajectory.policy, 1 << 31)
             for token in (end(stream.ids) for stream in trajectory.streams if stream.ids for end in (min, max)):
@@ -178,7 +183,7 @@ class Policies(Mapping[str, Policy]):
                     )
 
     async def snapshot(self) -> dict[str, Snapshot]:
-        """Return a snapshot of each trained policy by name, for a checkpoint."""
+        """Return a snapshot of each trained policy, by name."""
         return {
             name: Snapshot(
                 await trainer.weights(), await trainer.save(), {"version": self[name].version} | trainer.state()
@@ -187,7 +192,7 @@ class Policies(Mapping[str, Policy]):
         }
 
     def save(self, folder: Path, snapshots: Mapping[str, Snapshot]) -> dict[str, dict[str, Any]]:
-        """Write the weights and optimisers of trained policies under `folder`, and return their JSON states by name."""
+        """Write the snapshots' weights and optimisers to `folder`/NAME, and return their JSON states by name."""
         for name, (weights, moments, state) in snapshots.items():
             self.save_weights(name, folder / name, weights)
             metadata = {"steps": str(state["steps"])}
@@ -199,7 +204,7 @@ class Policies(Mapping[str, Policy]):
         return {name: snapshot.state for name, snapshot in snapshots.items()}
 
     def save_weights(self, name: str, folder: Path, weights: Weights) -> None:
-        """Write a trained policy without its optimiser: in Hugging Face layout, or peft's for an adapter."""
+        """Write a trained policy without its optimiser, in Hugging Face layout, or in peft's layout for an adapter."""
         if isinstance(weights, RemoteWeights):
             weights.write(folder)
             if not is_adapter(folder):
@@ -227,8 +232,8 @@ class Policies(Mapping[str, Policy]):
         seed = int(generator(self._seed, 0, "adapter", name).integers(2**63))
         new = NewAdapter(spec.adapter, seed, spec.model) if spec.adapter else None
         policy = await compute(
-            Policy.load, name, source, folder, spec.train, new, self._bases, self.precision, spec.sight, True
-        )  # a trainer loads the weights, here or in a rank
+            Policy.load, name, source, folder, spec.train, new, self._bases, self.precision, spec.vision_settings, True
+        )  # the trainer loads the weights, here or on a rank
         if spec.train:
             self.trainers[name] = await compute(
                 self._make_trainer, policy, self.rule, self.precision.uses_bf16_products
@@ -236,11 +241,11 @@ class Policies(Mapping[str, Policy]):
             if state:
                 await self.trainers[name].load(folder, state)
                 policy.version = state["version"]
-        self._own[name] = policy
+        self._current[name] = policy
         self._vocabularies[name] = read_vocabulary_size(resolve_base(source))
 
     async def load_past(self, name: str, pool: Pool) -> None:
-        """Load and serve a past version, such as `shared@12`, unless it is loaded; mark it as most recently used."""
+        """Load and serve a past version, such as `shared@12`, unless it is loaded. Mark it as most recently used."""
         parsed = parse_version(name)
         assert parsed is not None, name
         policy, version = parsed
@@ -250,7 +255,7 @@ class Policies(Mapping[str, Policy]):
         self._past[name] = self._past.pop(name)
 
     async def unload_past(self, limit: int, busy: Collection[str]) -> None:
-        """Unload the least recently used past versions that are not busy, until at most `limit` are loaded."""
+        """Unload the least recently used past versions that are not `busy`, until at most `limit` are loaded."""
         idle = [name for name in self._past if name not in busy]
         for name in idle[: max(0, len(self._past) - limit)]:
             del self._past[name]
@@ -258,57 +263,54 @@ class Policies(Mapping[str, Policy]):
 
 
 class PastVersions:
-    """Limit on loaded past versions: at most `pool.spec.in_memory` in the running matches of one event loop.
+    """Limiter of loaded past versions: the matches in progress use at most `pool.spec.in_memory` of them.
 
-    `reserve` loads the versions that a match needs. A match waits until they fit; a match that needs more versions than
-    the limit runs alone. The order of matches does not depend on the loaded versions.
+    `reserve` loads the versions that a match needs, and waits until they fit. A match that needs more than the limit
+    runs alone.
     """
 
     def __init__(self, policies: Policies, pool: Pool) -> None:
         self.policies, self.pool = policies, pool
-        self._seated = Counter[str]()
+        self._in_use = Counter[str]()
         self._freed = asyncio.Event()
         self._loading = asyncio.Lock()
 
     @asynccontextmanager
     async def reserve(self, policies: Collection[str]) -> AsyncIterator[None]:
-        """Load and serve the past versions among these policies, and keep them loaded within the context.
-
-        Waits until they fit.
-        """
+        """Wait until the past versions among these policies fit, and keep them loaded and served within the context."""
         names = sorted({name for name in policies if parse_version(name)})
         if names:
-            await self._seat(names)
+            await self._acquire(names)
         try:
             yield
         finally:
-            self._leave(names)
+            self._release(names)
 
-    def _leave(self, names: Sequence[str]) -> None:
-        self._seated.subtract(names)
-        self._seated = +self._seated
+    def _release(self, names: Sequence[str]) -> None:
+        self._in_use.subtract(names)
+        self._in_use = +self._in_use
         self._freed.set()
 
-    async def _seat(self, names: Sequence[str]) -> None:
+    async def _acquire(self, names: Sequence[str]) -> None:
         limit = self.pool.spec.in_memory
         while True:
-            while self._seated and len(self._seated.keys() | set(names)) > limit:
+            while self._in_use and len(self._in_use.keys() | set(names)) > limit:
                 self._freed.clear()
                 await self._freed.wait()
-            async with self._loading:  # one match at a time: two must not both count on the same idle version
-                if self._seated and len(self._seated.keys() | set(names)) > limit:
+            async with self._loading:  # one match at a time, so that two do not rely on the same idle version
+                if self._in_use and len(self._in_use.keys() | set(names)) > limit:
                     continue  # another match took the slot meanwhile
-                self._seated.update(names)
+                self._in_use.update(names)
                 try:
                     await self._load(names)
                 except BaseException:
-                    self._leave(names)
+                    self._release(names)
                     raise
                 return
 
     async def _load(self, names: Sequence[str]) -> None:
         absent = [name for name in names if name not in self.policies]
-        await self.policies.unload_past(self.pool.spec.in_memory - len(absent), self._seated)
+        await self.policies.unload_past(self.pool.spec.in_memory - len(absent), self._in_use)
         for name in names:
             await self.policies.load_past(name, self.pool)
 

@@ -1,4 +1,4 @@
-"""Preflight: all checks of an experiment before its run folder is made or changed, and its final settings."""
+"""Preflight: check an experiment and determine its final settings, before its run folder is created or changed."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -57,7 +57,7 @@ class PreflightResult:
     """Result of `preflight`: an experiment that is ready to start, and notes for the user."""
 
     experiment: Experiment
-    """The experiment with absolute paths and without `auto` settings."""
+    """The experiment with absolute paths, and with `auto` settings replaced by values."""
     notes: Sequence[str]
     """Notes for the user, one line each."""
 
@@ -71,9 +71,9 @@ async def preflight(
 ) -> PreflightResult:
     """Check an experiment, and return it with its final settings and notes. `announce` is called with each slow step.
 
-    `resumed` is the folder of a run to resume, which plays its own copies of files and has absolute paths already.
-    `trusted` allows the folder's code. `exported` are the rows of a data set that the source takes from a run. Raises
-    ConfigError, RoleError, WeightsError, ChatError, EngineError or StoreError with a one-line message.
+    `resumed` is the folder of a run to resume; such a run has its own copies of files, and its paths are absolute.
+    `trusted` allows code in that folder. `exported` is the file with the rows that a source takes from another run.
+    Raises ConfigError, RoleError, WeightsError, ChatError, EngineError or StoreError with a one-line message.
     """
     experiment = experiment if resumed else with_data_sets(_resolve_models(experiment), announce, exported)
     played = own_files.with_own_roles(resumed, experiment, trusted) if resumed else experiment
@@ -97,12 +97,12 @@ async def preflight(
     notes += _note_unseen_images(tables, find_policy, has_vision)
     notes += [*await check_contexts(tables, find_policy, played.engine.max_context, _limit_turns(played), has_vision)]
     notes += _note_uncorrected(played)
-    ready = experiment if resumed else _with_iterations(with_fixed_panel(anchor_paths(experiment)))
+    ready = experiment if resumed else _fix_source_iterations(with_fixed_panel(anchor_paths(experiment)))
     return PreflightResult(await compute(fit_to_machine, ready), notes)
 
 
 def fit_to_machine(experiment: Experiment) -> Experiment:
-    """Return the experiment with `auto` threads and precision replaced by the fastest ones in short trials here."""
+    """Replace `auto` threads and precision of the experiment by the fastest ones in short trials on this machine."""
     threads = find_fastest_threads() if experiment.threads == "auto" else experiment.threads
     precision = experiment.precision
     if precision == "auto":
@@ -111,7 +111,7 @@ def fit_to_machine(experiment: Experiment) -> Experiment:
 
 
 def _resolve_models(experiment: Experiment) -> Experiment:
-    """Return the experiment with models that name another run's weights, such as runs/first@12, as their folders."""
+    """Replace models that name another run's weights, such as runs/first@12, by the weights' folders."""
     policies = {
         name: spec.model_copy(
             update={
@@ -125,10 +125,10 @@ def _resolve_models(experiment: Experiment) -> Experiment:
 
 
 def find_model_folder(name: str, model: str, field: str = "model") -> str:
-    """Return the weights folder for a model such as runs/first@12:opener, and other models unchanged.
+    """Return the weights folder for a model such as runs/first@12:opener. Other models are returned unchanged.
 
-    Without a policy in the model's name, the run's policy called `name` is used, or its only one. Raises ConfigError,
-    naming the policy's `field`, if the run has several others.
+    If the model names no policy, the run's policy called `name` is used, or its only one. Raises ConfigError, naming
+    the policy's `field`, if the run has several other policies.
     """
     match = RUN_WEIGHTS.fullmatch(model)
     if match is None or not isfile(Path(expanduser(match["path"]), CONFIG)):
@@ -142,7 +142,7 @@ def find_model_folder(name: str, model: str, field: str = "model") -> str:
 
 
 async def check_endpoints(experiment: Experiment, announce: Callable[[str], None]) -> list[str]:
-    """Check that the servers of the run's endpoints answer, and return notes. Raises ConfigError if one does not."""
+    """Check that the servers of a run's endpoints respond, and return notes. Raises ConfigError if one does not."""
     endpoints = _list_endpoints(experiment)
     if endpoints:
         announce(f"asking for {', '.join(endpoints)}")
@@ -153,59 +153,59 @@ async def check_endpoints(experiment: Experiment, announce: Callable[[str], None
 
 
 def find_used_servers(experiment: Experiment) -> dict[str, EndpointSpec]:
-    """Return the settings of the servers that a run will use, at seats, in its league or in evaluations, by name."""
+    """Return the settings, by name, of the servers that a run will use in play, credit and evaluations."""
     servers, names = experiment.servers(), {parse_endpoint(spec)[0] for spec in _list_endpoints(experiment)}
     return {name: server for name, server in servers.items() if name in names}
 
 
 def _list_endpoints(experiment: Experiment) -> list[str]:
-    """Return the specs of all endpoints that a run asks, in play, credit and evaluations."""
+    """Return the specs of all endpoints that a run uses in play, credit and evaluations."""
     spec, panel = experiment.evaluate, get_panel(experiment)
     against = [*(panel.members if panel else ()), *(spec.against if spec and spec.games else ())]
     return [*_list_played_endpoints(experiment), *(name for name in against if name.startswith(PREFIXES))]
 
 
 def _list_played_endpoints(experiment: Experiment) -> list[str]:
-    """Return the specs of the endpoints at a run's seats, in its league and asked by credit, without repetitions."""
-    held = [seat.policy for table in experiment.all_tables() for seat in table.seats.values()]
+    """Return the distinct specs of the endpoints at a run's seats, in its league, and in its credit stages."""
+    seated = [seat.policy for table in experiment.all_tables() for seat in table.seats.values()]
     opponents = [opponent.policy or "" for opponent in experiment.league.opponents] if experiment.league else []
-    named = dict.fromkeys([*held, *opponents, *sorted(experiment.credit.policies)])
+    named = dict.fromkeys([*seated, *opponents, *sorted(experiment.credit.policies)])
     return [name for name in named if name.startswith(PREFIXES)]
 
 
 def check_log(experiment: Experiment, trusted: bool = False) -> None:
-    """Check that the matches of `source.log` have this experiment's games, options, roles and tokenizers.
+    """Check that the matches of `source.log`, if set, have this experiment's games, options, roles and tokenizers.
 
-    Does nothing without it. Raises ConfigError or StoreError otherwise.
+    Raises ConfigError or StoreError if they do not.
     """
     if experiment.source is None or experiment.source.log is None:
         return
-    place = Path(experiment.source.log)
-    if not (committed := count_committed(place)):
-        raise ConfigError(f"source.log: {place} has no iteration to learn from")
+    folder = Path(experiment.source.log)
+    if not (committed := count_committed(folder)):
+        raise ConfigError(f"source.log: {folder} has no iteration to learn from")
     if (experiment.source.iterations or 0) > committed:
-        raise ConfigError(f"source.iterations: {experiment.source.iterations}, but {place} has {committed} committed")
-    _check_images(RunReader(place).log, experiment.source.iterations or committed)
-    other = load_experiment(place, trust=trusted)
+        raise ConfigError(f"source.iterations: {experiment.source.iterations}, but {folder} has {committed} committed")
+    _check_images(RunReader(folder).log, experiment.source.iterations or committed)
+    other = load_experiment(folder, trust=trusted)
     for table in experiment.all_tables():
         logged = next((t for t in other.all_tables() if t.game == table.game), None)
         if logged is None:
             played = " or ".join(f"{t.game.name} {t.game.options}" for t in other.all_tables())
-            raise ConfigError(f"source.log: {place} played {played}, and never {table.game.name} {table.game.options}")
-        for seat, held in table.seats.items():
-            if experiment.trained(held.policy):
-                _check_seat(place, seat, (experiment, held), (other, logged.seats[seat]))
+            raise ConfigError(f"source.log: {folder} played {played}, and never {table.game.name} {table.game.options}")
+        for seat, seat_spec in table.seats.items():
+            if experiment.trained(seat_spec.policy):
+                _check_seat(folder, seat, (experiment, seat_spec), (other, logged.seats[seat]))
 
 
 def _check_images(log: LogReader, iterations: int) -> None:
-    """Raise ConfigError if an image of the first `iterations` is missing. Its bytes are checked when it is read."""
+    """Raise ConfigError if an image of the first `iterations` is missing. Contents are checked when they are read."""
     for image in {image for k in range(1, iterations + 1) for image in log.images(k)}:
         if not log.blobs.has(image):
             raise ConfigError(f"source.log: {log.blobs.folder} lacks the image {image}: restore it from a copy")
 
 
 def count_committed(run: Path) -> int:
-    """Return a run's number of committed iterations, 0 before the first.
+    """Return a run's number of committed iterations.
 
     Raises StoreError if the folder is not a run or its log was changed.
     """
@@ -214,10 +214,11 @@ def count_committed(run: Path) -> int:
     return checkpoints.newest(run).iteration if checkpoints.iterations(run) else 0
 
 
-def _with_iterations(experiment: Experiment) -> Experiment:
-    """Return the experiment with `source.iterations` fixed, because the logged run may continue meanwhile.
+def _fix_source_iterations(experiment: Experiment) -> Experiment:
+    """Set `source.iterations` of an experiment that learns from a log to the log's number of committed iterations.
 
-    It becomes the log's number of committed iterations, unless it is set or there is no `source`.
+    It must not change later, when the logged run may have continued. Without such a source, or if it is set already,
+    the experiment is returned unchanged.
     """
     source = experiment.source
     if source is None or source.log is None or source.iterations:
@@ -226,24 +227,24 @@ def _with_iterations(experiment: Experiment) -> Experiment:
     return experiment.model_copy(update={"source": fixed})
 
 
-def _check_seat(place: Path, seat: str, own: tuple[Experiment, SeatSpec], logged: tuple[Experiment, SeatSpec]) -> None:
+def _check_seat(folder: Path, seat: str, own: tuple[Experiment, SeatSpec], logged: tuple[Experiment, SeatSpec]) -> None:
     """Raise ConfigError unless a seat's policies in this run and the logged one have equal roles and tokenizers."""
-    (experiment, held), (other, sat) = own, logged
-    if sat.role != held.role:
-        raise ConfigError(f"source.log: {place} played {seat} as {sat.role}: set seats.{seat}.role to that")
-    if sat.policy not in other.policies:
-        raise ConfigError(f"source.log: {place} has {sat.policy} at {seat}, which has no logged tokens")
-    models = experiment.policies[held.policy].model, other.policies[sat.policy].model
+    (experiment, seat_spec), (other, logged_seat) = own, logged
+    if logged_seat.role != seat_spec.role:
+        raise ConfigError(f"source.log: {folder} played {seat} as {logged_seat.role}: set seats.{seat}.role to that")
+    if logged_seat.policy not in other.policies:
+        raise ConfigError(f"source.log: {folder} has {logged_seat.policy} at {seat}, which has no logged tokens")
+    models = experiment.policies[seat_spec.policy].model, other.policies[logged_seat.policy].model
     ours, theirs = (fingerprint(*load_tokenizer_and_frame(resolve(model))) for model in models)
     if ours != theirs:
         raise ConfigError(
-            f"source.log: policies.{held.policy} ({models[0]}) has another tokenizer or chat template than {models[1]} "
-            "there"
+            f"source.log: policies.{seat_spec.policy} ({models[0]}) has another tokenizer or chat template than "
+            f"{models[1]} there"
         )
 
 
 async def check_gold(experiment: Experiment, tables: Sequence[Table]) -> None:
-    """Check by a random match that games of trained policies report the right answer if credit needs it.
+    """Check, if credit needs right answers, that each game of trained policies reports one in a random match.
 
     Raises ConfigError if a report lacks it.
     """
@@ -251,7 +252,7 @@ async def check_gold(experiment: Experiment, tables: Sequence[Table]) -> None:
     if gold is None:
         return
     for spec, table in zip(experiment.all_tables(), tables, strict=True):
-        if any(experiment.trained(held.policy) for held in spec.seats.values()):
+        if any(experiment.trained(seat_spec.policy) for seat_spec in spec.seats.values()):
             game = table.make_game()
             seats = {seat: Seating(role.role, "random", 0, False, "brain") for seat, role in table.roles.items()}
             plan = MatchPlan(
@@ -264,14 +265,14 @@ async def check_gold(experiment: Experiment, tables: Sequence[Table]) -> None:
 
 
 def _check_asking(experiment: Experiment) -> None:
-    """Raise ConfigError unless every stage of credit that asks a model can do so in this run."""
-    play, held = experiment.play, [table.seats for table in experiment.all_tables()]
+    """Raise ConfigError unless every credit stage that queries a model can do so in this run."""
+    play, seats_by_table = experiment.play, [table.seats for table in experiment.all_tables()]
     models: dict[str, set[str]] = {}
-    for seat, spec in (item for seats in held for item in seats.items()):
+    for seat, spec in (item for seats in seats_by_table for item in seats.items()):
         if experiment.trained(spec.policy):
             models.setdefault(seat, set()).add(experiment.policies[spec.policy].model)
-    seated = ExperimentFacts(
-        seats={seat for seats in held for seat in seats},
+    facts = ExperimentFacts(
+        seats={seat for seats in seats_by_table for seat in seats},
         trained=models.keys(),
         plays_deals_once=play.group == 1 and play.max_matches == play.matches,
         has_replay=experiment.learn.replay is not None,
@@ -279,19 +280,19 @@ def _check_asking(experiment: Experiment) -> None:
         frozen={name: spec.model for name, spec in experiment.policies.items() if not spec.train},
     )
     check_asking_stages(
-        experiment.credit.stages, seated, {name: spec.train for name, spec in experiment.policies.items()}
+        experiment.credit.stages, facts, {name: spec.train for name, spec in experiment.policies.items()}
     )
 
 
 def _note_unseen_images(
     tables: Sequence[Table], find_policy: Callable[[str], Policy | None], shows_images: bool
 ) -> list[str]:
-    """Return a note for each game whose messages have images, with the policies at its seats that cannot see them."""
+    """Return a note for each game with images that policies at its seats cannot see."""
     placeholder, notes = Image("0" * 64, "image/png", 64, 48).text, []
     for table in tables:
         if isinstance(table.make_game(), Pictures):
-            held = {name: find_policy(name) for name in table.holders.values()}
-            blind = [name for name, own in held.items() if own and not (shows_images and own.frame.image)]
+            policies = {name: find_policy(name) for name in table.holders.values()}
+            blind = [name for name, policy in policies.items() if policy and not (shows_images and policy.frame.image)]
             names = " and ".join(f"policy '{name}'" for name in blind)
             if blind:
                 notes.append(
@@ -301,7 +302,7 @@ def _note_unseen_images(
 
 
 def _note_uncorrected(experiment: Experiment) -> list[str]:
-    """Return a note if replies of other versions, or of another run, are learned without an off-policy correction."""
+    """Return a note if the run learns from replies of older versions or another run without off-policy correction."""
     corrections = [part.name for part in experiment.learn.loss.parts if part.kind is CORRECTION]
     if not (experiment.overlaps or experiment.source) or corrections != ["uncorrected"]:
         return []
@@ -314,17 +315,17 @@ _TRIAL_LIMITS = Limits(turns=1000, seconds=10.0)
 
 
 def _limit_turns(experiment: Experiment) -> int:
-    """Return the maximum number of turns of a trial match: the run's limit, at most 1000."""
+    """Return the maximum number of turns in the check of contexts: the run's limit, at most 1000."""
     return min(experiment.play.limits.turns or 1000, 1000)
 
 
 def _make_policy_finder(experiment: Experiment) -> Callable[[str], Policy | None]:
-    """Return a function that makes the policy of a name without its weights, or None for an unknown name."""
+    """Return a function from a policy's name to the policy, without its weights, or None for an unknown name."""
 
     def find(name: str) -> Policy | None:
         if name not in experiment.policies:
             return None
         folder = resolve(experiment.policies[name].model)
-        return Policy.load(name, folder, folder, train=False, sight=experiment.policies[name].sight)
+        return Policy.load(name, folder, folder, train=False, vision_settings=experiment.policies[name].vision_settings)
 
     return find

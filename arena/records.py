@@ -1,4 +1,4 @@
-"""Match records: immutable seats, turns, streams and payoffs, and their rows for the log."""
+"""Immutable records of matches, with seats, turns, streams and payoffs, and their conversion to rows of the log."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 Status = Literal["finished", "failed"]
 MatchSource = Literal["played", "branched", "patched", "replayed", "recalled", "demonstration"]
-"""Origin of a match: played from its deal; branched off another; branched with a replaced turn (a fork); read from
-another run's log; recalled by replay (only of trajectories, the log keeps the original); or a demonstration (not
-logged)."""
+"""Origin of a match. played: from its deal; branched: off another match; patched: branched, with a replaced turn;
+replayed: read from another run's log; recalled: by experience replay (only of trajectories, as the log keeps the
+original); demonstration: imitated, and not logged."""
 
-OWN: tuple[TurnSource, ...] = ("policy", "replaced", "summary", "request")
-"""Sources of turns that a policy wrote itself and learns from by reward."""
+POLICY_SOURCES: tuple[TurnSource, ...] = ("policy", "replaced", "summary", "request")
+"""Sources of turns that the policy itself wrote and learns from by reward."""
 
 
 class RecordError(StoreError, ValueError):
@@ -44,10 +44,10 @@ class RecordError(StoreError, ValueError):
 
 
 class Turn(NamedTuple):
-    """Act of a player in a match: the messages it read, its reply (`raw`), the parsed act and its rewards.
+    """Turn of a player in a match: the messages it read, its reply (`raw`), the parsed act, and its rewards.
 
-    `rewards` are named and unweighted, including those that arrived before the seat's next turn. Nothing changes them
-    later. Credit fills `reward` (their weighted sum) and `advantage`, and stores them in a file of its own.
+    `rewards` are named and unweighted, and include those that arrived before the seat's next turn. They never change
+    later. Credit fills `reward` (their weighted sum) and `advantage`, which are stored in a separate file.
     """
 
     index: int  # type: ignore[assignment]  # hides tuple.index, which is not used
@@ -66,7 +66,7 @@ class Turn(NamedTuple):
     tokens: int
     seconds: float
     situation: str = ""
-    """The game's name of the situation. No seat sees it."""
+    """The game's name for the situation. No seat sees it."""
     source: TurnSource = "policy"
     """Origin of the turn's reply."""
     reward: float = 0.0
@@ -90,7 +90,7 @@ class Trajectory:
     seed: int = 0
     """Seed of the deal, shared by the matches of a group."""
     source: MatchSource = "played"
-    """Origin. `replayed` and `recalled` trajectories are of other weights than the current ones."""
+    """Origin. `replayed` and `recalled` trajectories were sampled by other weights than the current ones."""
     report: Mapping[str, float | bool | str] = field(default_factory=dict)
     """The game's report on the finished match. No seat sees it."""
     payoff: float | None = None
@@ -98,7 +98,7 @@ class Trajectory:
     match_turns: tuple[Turn, ...] = field(default=(), compare=False, repr=False)
     """Turns of all seats of the match, in order."""
     parent: str = ""
-    """Printed id of the parent match of a branch, "" without one."""
+    """Printed id of the parent match if this is a branch, else ""."""
     parent_turn: int = -1
     """Index of the first turn that differs from the parent match; -1 without a parent."""
 
@@ -106,27 +106,27 @@ class Trajectory:
         """Return the tokens before the first sampled token of each turn, by turn index."""
         prefixes: dict[int, Context] = {}
         for stream in self.streams:
-            places = np.flatnonzero(stream.mask)
-            turns, firsts = np.unique(np.asarray(stream.turns, np.int64)[places], return_index=True)
-            starts = zip(turns.tolist(), places[firsts].tolist(), strict=True)
-            prefixes |= {turn: stream.before(place) for turn, place in starts}
+            positions = np.flatnonzero(stream.mask)
+            turns, firsts = np.unique(np.asarray(stream.turns, np.int64)[positions], return_index=True)
+            starts = zip(turns.tolist(), positions[firsts].tolist(), strict=True)
+            prefixes |= {turn: stream.before(position) for turn, position in starts}
         return prefixes
 
     def observed_ids(self) -> dict[int, list[int]]:
-        """Return the ids between the previous sampled token and a turn's first one, by turn index."""
+        """Return the ids between a turn's first sampled token and the sampled token before it, by turn index."""
         new: dict[int, list[int]] = {}
         for stream in self.streams:
             begin = 0
-            for place in np.flatnonzero(stream.mask).tolist():
-                if stream.turns[place] not in new:
-                    new[stream.turns[place]] = stream.ids[begin:place]
-                begin = place + 1
+            for position in np.flatnonzero(stream.mask).tolist():
+                if stream.turns[position] not in new:
+                    new[stream.turns[position]] = stream.ids[begin:position]
+                begin = position + 1
         return new
 
     def credited(self, rewards: Sequence[float], advantages: Sequence[float]) -> Trajectory:
-        """Return a copy with a reward and an advantage per turn. Raises ValueError unless each turn has one of each."""
-        earned = zip(self.turns, rewards, advantages, strict=True)
-        turns = (turn._replace(reward=float(r), advantage=float(a)) for turn, r, a in earned)
+        """Return a copy with the turns' rewards and advantages set. Raises ValueError if their numbers differ."""
+        triples = zip(self.turns, rewards, advantages, strict=True)
+        turns = (turn._replace(reward=float(r), advantage=float(a)) for turn, r, a in triples)
         return replace(self, turns=tuple(turns))
 
 
@@ -143,21 +143,21 @@ class Seating:
     """Text appended to the role's system prompt in this match, "" if none (`arena.play.parts.instructions`)."""
 
     def row(self) -> dict[str, Any]:
-        """Return the fields as plain values for the log, without an empty instruction."""
+        """Return the fields as plain values for the log. An empty instruction is omitted."""
         return {name: value for name, value in vars(self).items() if name != "instruction" or value}
 
     @staticmethod
     def of(role: str, name: str, policy: Policy | None) -> Seating:
-        """Return the seating of a policy; if it is None, that of an endpoint or scripted policy of this name."""
+        """Return the seating of a policy or, if it is None, of the endpoint or scripted policy called `name`."""
         if policy is None:
             return Seating(role, name, 0, False, "endpoint" if name.startswith(PREFIXES) else "brain")
         return Seating(role, name, policy.version, policy.trained, "model")
 
 
 Kind = Literal["limit", "endpoint", "game", "person", "bug"]
-"""Cause of a failure. limit: turns, tokens, seconds or memory used up; endpoint: a server, worker or human unavailable;
-game: a game's or player's file, or another library's game; person: the player of a simulated person did not keep to the
-person's record; bug: Arena's own code."""
+"""Cause of a failure. limit: turns, tokens, seconds or memory are used up; endpoint: a server, worker or human is
+unavailable; game: a fault in the file of a game or player, or in another library's game; person: the player of a
+simulated person contradicted the person's record; bug: a fault in Arena's own code."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,26 +166,26 @@ class Failure:
 
     kind: Kind
     draws: tuple[int, ...] = ()
-    """Draws of the match's plan."""
+    """Random draws in the match's plan."""
     error: str = ""
-    """Type of the exception, "" without one."""
+    """Type of the exception; "" if there was none."""
     where: str = ""
     """File and line of the faulty code, "" if unknown."""
     trace: str = ""
-    """Traceback, truncated and without secrets. A model's text in it is unchanged."""
+    """Traceback, truncated and without secrets. A model's text in it is not sanitised."""
     seat: str = ""
-    """Seat to move, "" before the first and after the last turn."""
+    """Seat to move; "" before the first and after the last turn."""
     act: str | None = None
-    """Act that the game was processing, None if none."""
+    """Act that the game was processing; None if there was none."""
     given_up: bool = False
     """True if the match is not retried after this attempt."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MatchRecord:
-    """Record of one match, finished or failed.
+    """Record of one finished or failed match.
 
-    `reason` says why it failed or was truncated; `started` is ISO 8601; 0 <= `seed` < 2^64.
+    `reason` says why it failed or was truncated. `started` is a time in ISO 8601. `seed` is in [0, 2^64).
     """
 
     identity: MatchId
@@ -204,35 +204,35 @@ class MatchRecord:
     rules: int = 0
     """Version of the game's rules; 0 if unknown."""
     group: int = -1
-    """Number in the iteration of the group of matches with the same seed; -1 without a group."""
+    """Number, within the iteration, of the group of matches with the same seed; -1 without a group."""
     stage: str = ""
     """Purpose of the match, such as `train`; "" if unknown."""
     source: MatchSource = "played"
     pictures: Mapping[str, bytes] = field(default_factory=dict, compare=False, repr=False)
-    """Images of messages and streams by hash, only right after play. The log stores them in separate files."""
+    """Bytes of the images in messages and streams by hash. Set only right after play; the log has separate files."""
     failure: Failure | None = field(default=None, compare=False)
-    """Failure of the match, only right after play. It is stored in failures.jsonl, not in the log."""
+    """Failure of the match. Set only right after play; it is stored in failures.jsonl, not in the log."""
 
     @property
     def id(self) -> str:
-        """Printed identity, such as 0001-0003-b4."""
+        """Printed identity, such as `0001-0003-b4`."""
         return str(self.identity)
 
     @property
     def iteration(self) -> int:
-        """Iteration that played the match."""
+        """Iteration in which the match was played."""
         return self.identity.iteration
 
     @property
     def attempt(self) -> int:
-        """Number of earlier attempts at the match, which failed."""
+        """Number of earlier, failed attempts at the match."""
         return self.identity.attempt
 
     def to_json(self) -> dict[str, Any]:
-        """Return a row of plain values for the match log, without credit. Raises RecordError for NaN, inf or odd types.
+        """Return a row of plain values for the match log, without credit.
 
-        Lone surrogates become U+FFFD and behaviour log-probabilities are rounded to float32, so that JSON and Parquet
-        return the same row.
+        Lone surrogates become U+FFFD, and behaviour log-probabilities are rounded to float32, so that JSON and Parquet
+        return the same row. Raises RecordError for NaN, infinities and unsupported types.
         """
         try:
             row = self._row()
@@ -245,7 +245,7 @@ class MatchRecord:
             raise RecordError(f"match {self.id} cannot be stored: {error}") from None
 
     def to_line(self) -> str:
-        """Return the JSON text of `to_json`, by a fast path if no value needs to be cleaned or refused."""
+        """Return the row of `to_json` as JSON text. Takes a fast path if no value needs to be cleaned or refused."""
         line = "NaN"
         if all(isinstance(value, _REPORT_TYPES) for value in (*self.payoffs.values(), *self.report.values())):
             with suppress(ValueError, TypeError):
@@ -253,7 +253,7 @@ class MatchRecord:
         return _ENCODE(self.to_json()) if "NaN" in line or "Infinity" in line else line
 
     def _row(self) -> dict[str, Any]:
-        """Return the log's row with unchecked numbers. Raises ValueError for a wrong seed or streams of no seat."""
+        """Return the log's row without checking numbers. Raises ValueError for an invalid seed or seat of a stream."""
         if not 0 <= self.seed < 2**64:
             raise ValueError(f"seed {self.seed} is not within 64 bits")
         if unknown := set(self.streams) - set(self.seats):
@@ -269,10 +269,9 @@ class MatchRecord:
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any], picture: ImageReader = lambda name: b"") -> MatchRecord:
-        """Return the record of a row of `to_json`; `picture` returns the bytes of the streams' images, by hash.
+        """Restore a record from a row of `to_json`. `picture` returns an image's bytes by its hash.
 
-        Without `picture` its streams cannot be computed with again if they have images. Raises RecordError for any
-        other row.
+        Without `picture`, streams with images cannot be used for computations. Raises RecordError for an invalid row.
         """
         try:
             by_seat = row["streams"]
@@ -281,7 +280,7 @@ class MatchRecord:
                 seats={seat: Seating(**seating) for seat, seating in row["seats"].items()},
                 status=row["status"], reason=row["reason"], payoffs=dict(row["payoffs"]), report=dict(row["report"]),
                 turns=tuple([_turn_from_row(turn) for turn in row["turns"]]),
-                streams={seat: tuple([stream_from_row(s, picture) for s in own]) for seat, own in by_seat.items()},
+                streams={seat: tuple([stream_from_row(s, picture) for s in rows]) for seat, rows in by_seat.items()},
                 started=row["started"], seconds=row["seconds"], rules=row["rules"],
                 group=row.get("group", -1), stage=row.get("stage", ""),
                 source=require_source(row.get("source", "played"), MatchSource),
@@ -294,7 +293,7 @@ class MatchRecord:
 
 _ENCODE = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 _REPORT_TYPES = (str, float, int)
-"""Types of values in a game's report, including bool. pydantic's `to_json` accepts more, which could not be read."""
+"""Types of values in a game's report, including bool. pydantic's `to_json` accepts more types, which cannot be read."""
 _TURN_COLUMNS = Turn._fields[: Turn._fields.index("source")]
 _SCALARS = ("game", "seed", "status", "reason", "started", "rules")
 _DEFAULTS = {"group": -1, "stage": "", "source": "played"}
@@ -302,9 +301,9 @@ _DEFAULTS = {"group": -1, "stage": "", "source": "played"}
 
 
 def trajectories(record: MatchRecord) -> list[Trajectory]:
-    """Return a finished match's trajectories, one per seat with a turn or a stream, in seat order; else [].
+    """Return a finished match's trajectories, one per seat that has a turn or a stream; [] for a failed match.
 
-    Turns of an expert that replaced a policy's act are left out with their rewards, so that they are not learned from.
+    Turns in which an expert's act replaced a policy's are left out with their rewards, so they are not learned from.
     """
     if record.status != "finished":
         return []
@@ -338,12 +337,12 @@ def is_patch(turn: Turn) -> bool:
 
 
 def is_excused(turn: Turn) -> bool:
-    """Return True for a reply cut at its token limit, without a legal act, whose penalty the role waived."""
+    """Return True for a reply that was cut at its token limit and has no legal act, if the role waived the penalty."""
     return turn.finish == "length" and not turn.valid and ILLEGAL not in turn.rewards
 
 
 def trained_trajectories(records: Iterable[MatchRecord]) -> list[Trajectory]:
-    """Return the trajectories of trained seats that took a turn, over all finished matches."""
+    """Return the trajectories of all trained seats that took a turn in a finished match."""
     return [t for record in records for t in trajectories(record) if t.trained and t.turns]
 
 
@@ -352,7 +351,7 @@ def _make_read_error(row: Mapping[str, Any], reason: object) -> RecordError:
 
 
 def turn_to_row(turn: Turn) -> dict[str, Any]:
-    """Return a turn as a row of the match log, without credit and with unchecked numbers."""
+    """Return a turn as a row of the match log, without credit and without checking numbers."""
     row: dict[str, Any] = dict(zip(_TURN_COLUMNS, turn, strict=False))
     row["messages"] = [message_to_row(message) for message in turn.messages]
     if turn.source != "policy":
@@ -386,12 +385,14 @@ def list_images(turns: Iterable[Turn]) -> list[Image]:
 
 
 def collect_pictures(streams: Mapping[str, Iterable[Stream]]) -> dict[str, bytes]:
-    """Return the bytes of the images in the streams by hash."""
-    return {span.hash: span.data for own in streams.values() for stream in own for span in stream.media}
+    """Return the bytes of all images in the streams by hash."""
+    return {
+        span.hash: span.data for seat_streams in streams.values() for stream in seat_streams for span in stream.media
+    }
 
 
 def find_reply(streams: Sequence[Stream], turn: int) -> tuple[Stream, int, int]:
-    """Return the stream with a turn's reply, and the reply's start and end in it; an empty stream, 0, 0 if none."""
+    """Return the stream that has a turn's reply, and the reply's start and end in it; (empty stream, 0, 0) if none."""
     for stream in streams:
         if turn in stream.turns:
             start = stream.turns.index(turn)

@@ -1,4 +1,4 @@
-"""Conversion of a match's identity, messages and streams to rows of plain values and back."""
+"""Conversion of a match's identity, messages and token streams to rows of plain values and back."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -14,7 +14,7 @@ Row = TypeVar("Row", bound=Mapping[str, Any])
 
 
 def identity_to_row(match: MatchId) -> dict[str, Any]:
-    """Return a match's identity as columns of the log: id, iteration, deal, attempt, and a branch's parent and turn."""
+    """Return a match's identity as columns of the log: id, iteration, deal, attempt; for branches, parent and turn."""
     row = {"id": str(match), "iteration": match.iteration, "deal": match.deal, "attempt": match.attempt}
     return row | {"parent": str(match.parent), "parent_turn": match.turn} if match.parent else row
 
@@ -29,7 +29,7 @@ def identity_from_row(row: Mapping[str, Any]) -> MatchId:
 
 
 def require_source(source: Any, sources: Any) -> Any:
-    """Return `source` unchanged. Raises ValueError unless it is a value of the Literal type `sources`."""
+    """Return `source` unchanged. Raises ValueError unless it is a value of `sources`, a Literal type."""
     if source not in get_args(sources):
         raise ValueError(f"its source {str(source)[:80]!r} is none of {', '.join(get_args(sources))}")
     return source
@@ -52,7 +52,7 @@ def message_to_row(message: Message) -> dict[str, Any]:
 
 
 def message_from_row(row: Mapping[str, Any]) -> Message:
-    """Return the message of a row that `message_to_row` made. Raises ValueError if image positions are not in order."""
+    """Restore a message from a row of `message_to_row`. Raises ValueError if image positions are not in order."""
     if not (images := row.get("images")):
         return Message(row["sender"], (row["text"],))
     text, parts, end = row["text"], list[str | Image](), 0
@@ -67,8 +67,8 @@ def message_from_row(row: Mapping[str, Any]) -> Message:
 def stream_to_row(stream: Stream, seat: str) -> dict[str, list[Any]]:
     """Return a stream as lists by name, with log-probabilities and entropies rounded to float32.
 
-    Images are stored by hash, without their bytes. The lists of entropies and images are omitted if empty. Raises
-    ValueError for lists of different lengths, values that are not finite, and token ids that do not fit into 31 bits.
+    Images are stored by hash, without their bytes. Empty lists of entropies and images are omitted. Raises ValueError
+    for lists of different lengths, values that are not finite, and token ids of more than 31 bits.
     """
     if not len(stream.ids) == len(stream.mask) == len(stream.logprobs) == len(stream.turns):
         raise ValueError(f"the lists of {seat}'s stream differ in length")
@@ -89,9 +89,9 @@ def stream_to_row(stream: Stream, seat: str) -> dict[str, list[Any]]:
 
 
 def stream_from_row(row: Mapping[str, Any], picture: Callable[[str], bytes]) -> Stream:
-    """Return the stream of a row that `stream_to_row` made. `picture` returns the bytes of an image by its hash.
+    """Restore a stream from a row of `stream_to_row`. `picture` returns an image's bytes by its hash.
 
-    Raises ValueError if the lists differ in length, or images overlap or lie outside the tokens.
+    Raises ValueError if the lists differ in length, or if images overlap or lie outside the tokens.
     """
     stream = Stream(**{name: values for name, values in row.items() if name != "media"})
     if images := row.get("media"):
@@ -122,8 +122,7 @@ def _round_to_float32(values: Sequence[float], label: str) -> list[float]:
 def is_zero_sum(outcomes: Iterable[tuple[Mapping[str, float], Mapping[str, Any]]]) -> bool:
     """Return True if payoffs sum to zero in every match, and some payoff is not 0.
 
-    `outcomes` are the payoffs and report of each match. Matches that were truncated or ended by an illegal act are
-    ignored.
+    `outcomes` has (payoffs, report) of each match. Matches that were truncated or ended by an illegal act are ignored.
     """
     paid = [payoffs.values() for payoffs, report in outcomes if report.get("ended") not in ("illegal", *CUT)]
     return all(abs(sum(values)) < 1e-9 for values in paid) and any(any(values) for values in paid)

@@ -1,6 +1,7 @@
 """Small-sample statistics: means, differences and rates, each with its confidence interval.
 
-An interval stays within the range of its quantity. Callers pass these bounds; `range_of` returns those of a figure.
+Intervals stay within the range of their quantity, which callers pass as `bounds`. `range_of` returns the range of a
+figure by its name.
 """
 
 import math
@@ -16,8 +17,11 @@ Values = Sequence[float] | np.ndarray
 Bounds = tuple[float, float]
 """Minimum and maximum of a quantity."""
 ANY: Bounds = (-math.inf, math.inf)
+"""Bounds of an unbounded quantity."""
 SHARE: Bounds = (0.0, 1.0)
+"""Bounds of a share or rate."""
 COUNT: Bounds = (0.0, math.inf)
+"""Bounds of a count or another non-negative quantity."""
 SHARES = frozenset({
     "clipped", "deal", "efficiency", "first", "gainful", "given", "inspected", "nash_product", "offered",
     "posterior_best", "posterior_named", "s", "same", "solved", "success", "tau_score", "trade", "valid", "won",
@@ -32,7 +36,7 @@ COUNTS = frozenset({
 
 
 class Interval(NamedTuple):
-    """Estimate with the ends of its confidence interval, `low` and `high`. They are NaN if there are too few data."""
+    """Estimate with the ends of its confidence interval, which are NaN if there are too few data."""
 
     estimate: float
     low: float
@@ -40,19 +44,20 @@ class Interval(NamedTuple):
 
 
 def range_of(name: str, values: Iterable[float | bool | str] = ()) -> Bounds:
-    """Return the range of a figure, such as `report.deal` or `deal rate`, from its name and some of its values.
+    """Return the range of a figure, such as `report.deal` or `deal rate`, from its name and known values.
 
-    Booleans, names with `rate` or `share`, and `SHARES` have the range [0, 1]; `COUNTS` have [0, ∞). Other figures
-    are unbounded. So are figures with a value outside their name's range, because users' games choose names freely.
+    Booleans, names with `rate`, `share` or `ended`, and `SHARES` have the range [0, 1]; `COUNTS` have [0, ∞). All other
+    figures are unbounded. So are figures with a value outside the range that their name suggests, because users' games
+    choose names freely.
     """
     known = [value for value in values if not isinstance(value, str) and value == value]
-    parts, last = set(re.split(r"[\W_]+", name)), re.split(r"[.:] ?", name)[-1]
+    parts, last_word = set(re.split(r"[\W_]+", name)), re.split(r"[.:] ?", name)[-1]
     if known and all(isinstance(value, bool) for value in known):
         return SHARE
     if {"payoff", "reward", "ratings"} & parts:  # the rest of the name is a seat, role or player
         return ANY
-    share = bool({"rate", "share", "ended"} & parts) or last in SHARES
-    bounds = SHARE if share else COUNT if last in COUNTS or last.startswith("told_") else ANY
+    share = bool({"rate", "share", "ended"} & parts) or last_word in SHARES
+    bounds = SHARE if share else COUNT if last_word in COUNTS or last_word.startswith("told_") else ANY
     return bounds if all(bounds[0] <= value <= bounds[1] for value in known) else ANY
 
 
@@ -83,8 +88,8 @@ def difference_ci(a: Values, b: Values, bounds: Bounds = ANY, level: float = 0.9
     """Return the mean of `b` minus the mean of `a`, two independent samples within `bounds`, with its interval.
 
     Without bounds it is Welch's interval. With bounds it combines the two means' intervals by Newcombe's hybrid score
-    method (1998, method 10; Zou and Donner 2008), with the degrees of freedom of Welch and Satterthwaite. It is
-    extended to Welch's interval, clipped to the possible range, where that is wider: eight values of 0.99 do not show
+    method (1998, method 10; Zou and Donner 2008), with the degrees of freedom of Welch and Satterthwaite. Where Welch's
+    interval, clipped to the possible range, is wider, the interval is extended to it: eight values of 0.99 do not show
     the rare failure that the other sample may contain. The ends are NaN if a sample has fewer than two values.
     """
     (mean_a, error_a, n_a), (mean_b, error_b, n_b) = _moments(a, bounds), _moments(b, bounds)
@@ -94,11 +99,11 @@ def difference_ci(a: Values, b: Values, bounds: Bounds = ANY, level: float = 0.9
     if error > 0:
         weight = (error_a / error) ** 2
         freedom = 1.0 / (weight**2 / (n_a - 1) + (1.0 - weight) ** 2 / (n_b - 1))
-    one = _interval(mean_a, error_a, n_a, freedom, bounds, level)
-    two = _interval(mean_b, error_b, n_b, freedom, bounds, level)
+    interval_a = _interval(mean_a, error_a, n_a, freedom, bounds, level)
+    interval_b = _interval(mean_b, error_b, n_b, freedom, bounds, level)
     welch = _interval(mean_b - mean_a, error, n_a + n_b, freedom, ANY, level)
-    low = mean_b - mean_a - math.hypot(mean_b - two.low, one.high - mean_a)
-    high = mean_b - mean_a + math.hypot(two.high - mean_b, mean_a - one.low)
+    low = mean_b - mean_a - math.hypot(mean_b - interval_b.low, interval_a.high - mean_a)
+    high = mean_b - mean_a + math.hypot(interval_b.high - mean_b, mean_a - interval_a.low)
     width = bounds[1] - bounds[0]
     return Interval(welch.estimate, max(-width, min(low, welch.low)), min(width, max(high, welch.high)))
 
@@ -106,7 +111,7 @@ def difference_ci(a: Values, b: Values, bounds: Bounds = ANY, level: float = 0.9
 def paired_ci(a: Values, b: Values, bounds: Bounds = ANY, level: float = 0.95) -> Interval:
     """Return the mean of the paired differences `b` - `a` with its interval.
 
-    `bounds` are those of both `a` and `b`, so a difference lies within ± (high - low).
+    `bounds` are those of the values in `a` and `b`, so a difference lies within ± (high - low).
     """
     width = bounds[1] - bounds[0]
     return mean_ci([y - x for x, y in zip(a, b, strict=True)], (-width, width), level)
@@ -160,8 +165,8 @@ def normal_quantile(p: float) -> float:
 def _moments(values: Values, bounds: Bounds) -> tuple[float, float, int]:
     """Return the mean, its standard error (NaN for fewer than two values), and the number of values.
 
-    The mean is NaN without values. It is clipped to `bounds`, which rounding could leave. Raises ValueError unless the
-    values are one-dimensional, finite and within `bounds`.
+    The mean is NaN without values. It is clipped to `bounds`, because rounding could exceed them. Raises ValueError
+    unless the values are one-dimensional, finite and within `bounds`.
     """
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1 or not np.isfinite(array).all():
@@ -196,9 +201,9 @@ def _interval(mean: float, error: float, n: int, freedom: float, bounds: Bounds,
 
 
 def _dispersion(share: float, error: float, n: int) -> float:
-    """Return the variance of n values in [0, 1] relative to its maximum p(1 - p), with p = `share`; 1 if that is 0.
+    """Return the variance of n values in [0, 1] relative to its maximum p(1 - p) at their mean p; 1 if that is 0.
 
-    `error` is the standard error of their mean.
+    `share` is their mean, and `error` its standard error.
     """
     return n * error**2 / (share * (1 - share)) if 0 < share < 1 else 1.0
 

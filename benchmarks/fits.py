@@ -27,7 +27,14 @@ from agents.model_config import read_json
 from agents.precision import Precision
 from agents.stream import Stream
 from arena.cli.loop import wait
-from arena.fits.formulas import LearningWorkload, Place, PlayWorkload, estimate_loading, estimate_play, estimate_update
+from arena.fits.formulas import (
+    ComputeConfig,
+    LearningWorkload,
+    PlayWorkload,
+    estimate_loading,
+    estimate_play,
+    estimate_update,
+)
 from arena.fits.shape import read_shape
 
 HERE = Path(__file__).resolve().parent
@@ -169,18 +176,18 @@ def _make_sample(rng: np.random.Generator, length: int, vocabulary: int) -> Any:
 def estimate_memory(work: Work, model: str, packs: bool) -> dict[str, dict[str, int]]:
     """Return the estimated bytes by phase and part. `packs` is whether the processor packs bfloat16 matrices."""
     shape, files = read_shape(model)
-    place = Place(Precision(work.precision), packs=packs)
+    config = ComputeConfig(Precision(work.precision), packs=packs)
     if work.phase == "play":
         sizes = PlayWorkload(work.rows, work.rows, work.context, work.new_tokens)
         return {
-            "loading": estimate_loading(shape, place, files, frozen=True),
-            "play": estimate_play(shape, place, sizes),
+            "loading": estimate_loading(shape, config, files, frozen=True),
+            "play": estimate_play(shape, config, sizes),
         }
     rank = AdapterSpec().rank if work.adapters else None
     return {
         "learning": estimate_update(
             shape,
-            place,
+            config,
             LearningWorkload(tokens=work.budget, sampled=work.budget // 2, learners=max(1, work.adapters), rank=rank),
         ),
     }

@@ -37,7 +37,7 @@ from agents.published import FolderWeights  # noqa: E402
 from agents.stream import Stream  # noqa: E402
 from agents.weights import resolve  # noqa: E402
 from arena.doctor import describe_environment  # noqa: E402
-from arena.fits.formulas import Place, estimate_cache_per_token, estimate_frozen_weights  # noqa: E402
+from arena.fits.formulas import ComputeConfig, estimate_cache_per_token, estimate_frozen_weights  # noqa: E402
 from arena.fits.shape import count_shape, read_shape  # noqa: E402
 
 RESULTS = HERE / "results" / "long_contexts.json"
@@ -106,7 +106,7 @@ def measure_arm(counts: ComputeCounter, matches: int, turns: int, share: float, 
     """Play an arm and return its row. `share` is the caches' memory over the size of all contexts in the last turn."""
     shape, _ = read_shape("nano")
     last = OPENING + turns * (OBSERVED + SPOKEN) + THOUGHT
-    full_bytes = matches * last * estimate_cache_per_token(shape, Place(Precision.FP32))
+    full_bytes = matches * last * estimate_cache_per_token(shape, ComputeConfig(Precision.FP32))
     counts.tokens = counts.kept = counts.batch = 0
 
     async def play_arm() -> list[Stream]:
@@ -135,12 +135,12 @@ def count_fitting(contexts: float) -> int:
 
 def compute_table() -> list[dict[str, Any]]:
     """Return, by model and GPU, memory and time per token of 512 contexts of 8,192 tokens, and how many fit."""
-    rows, place = [], Place(Precision.BF16_TRUE, gpu=True)
+    rows, compute = [], ComputeConfig(Precision.BF16_TRUE, gpu=True)
     for (name, sizes), (card, (memory, speed)) in product(MODELS.items(), CARDS.items()):
         heads = 4 if name.endswith("7B") else 2
         config = {"model_type": "qwen2", "vocab_size": 151936, "num_key_value_heads": heads, **sizes}
         shape = count_shape(config | {"tie_word_embeddings": not name.endswith("7B")}, name)
-        token, weights = estimate_cache_per_token(shape, place), estimate_frozen_weights(shape, place)
+        token, weights = estimate_cache_per_token(shape, compute), estimate_frozen_weights(shape, compute)
         match_bytes = TOKENS * token
         rows.append(
             {

@@ -30,7 +30,7 @@ from agents.engines.base import Completion, Request
 from agents.engines.in_process import InProcessEngine
 from agents.engines.spec import EngineSpec
 from agents.precision import Precision
-from arena.build import Makers
+from arena.build import Factories
 from arena.cli.loop import wait
 from arena.config.experiment import Experiment
 from arena.config.layers import compose, to_yaml
@@ -104,7 +104,10 @@ def run_experiment(folder: Path, experiment: Experiment, seconds: float) -> dict
 
     async def run_lab() -> None:
         lab = await Lab.open(
-            RunFolder.create(folder, to_yaml(experiment), {}), experiment, clock, makers=Makers(engine=make_engine)
+            RunFolder.create(folder, to_yaml(experiment), {}),
+            experiment,
+            clock,
+            factories=Factories(engine=make_engine),
         )
         try:
             await lab.run()

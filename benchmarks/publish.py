@@ -72,10 +72,10 @@ async def measure(folder: Path, rounds: int, stage: int) -> dict[str, Any]:
         from arena.scale.ranks import Ranks
         from arena.scale.trainer import ScaledTrainer
 
-        ranks = await Ranks.start([cluster.trainer(rank) for rank in range(RANKS)], 600.0, 300.0)
+        ranks = await Ranks.start([cluster.get_trainer_options(rank) for rank in range(RANKS)], 600.0, 300.0)
         engine = ScaledEngine(cluster, EngineSpec(), Precision.BF16)
         await engine.open()
-        pids = {"driver": os.getpid()} | {f"rank {k}": place.pid for k, place in enumerate(ranks.places)}
+        pids = {"driver": os.getpid()} | {f"rank {k}": place.pid for k, place in enumerate(ranks.locations)}
         for place in engine._slots:
             assert place.worker
             pids[place.name] = (await place.worker.call("ping"))[1]

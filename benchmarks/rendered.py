@@ -205,7 +205,7 @@ def find_symptoms(text: str) -> set[str]:
     """Return the names of symptoms with a phrase whose content words all occur in the text, in any order."""
     stems = {part[:5] for part in re.findall("[a-z]+", text.lower())}
     return {
-        sign.name for sign in SYMPTOMS for phrase in (sign.name, sign.it, *sign.synonyms)
+        sign.name for sign in SYMPTOMS for phrase in (sign.name, sign.phrase, *sign.synonyms)
         if extract_stems(phrase) and extract_stems(phrase) <= stems
     }  # fmt: skip
 

@@ -208,7 +208,9 @@ def simulate() -> dict[str, dict[str, dict[str, float]]]:
 
 def draw(arms: dict[str, dict[str, dict[str, float]]]) -> Any:
     """Draw a panel per figure, with a curve per arm over the number of engines."""
-    figure, axes = make_sheet(list(PANELS.values()), "Simulated: 7B on H100, as many ranks as engines", along="engines")
+    figure, axes = make_sheet(
+        list(PANELS.values()), "Simulated: 7B on H100, as many ranks as engines", x_label="engines"
+    )
     for axis, name in zip(axes, PANELS, strict=True):
         for arm, colour in assign_colours(arms).items():
             values = [arms[arm][str(size)][name] / (1000 if name == "tokens_a_second" else 1) for size in SIZES]

@@ -21,7 +21,7 @@ from agents.engines.in_process import InProcessEngine
 from agents.nano import build_nano
 from agents.players.model import ChatPlayer, ScriptedPlayer
 from agents.players.simple import Random
-from agents.players.writers import Writer, demonstrator, model_writer
+from agents.players.writers import Writer, make_demonstration_writer, make_model_writer
 from agents.policy import Policy
 from agents.published import ModuleWeights
 from agents.reply import ReplySpec
@@ -165,7 +165,7 @@ def update(
 
 async def evaluate(policy: Policy, engine: Engine, step: int, n: int = 200) -> float:
     """Return the win rate of the second seat against a random first seat. Perfect play wins every match."""
-    records = await play_matches(policy, {"first": None, "second": model_writer(engine)}, 10_000 + step, n)
+    records = await play_matches(policy, {"first": None, "second": make_model_writer(engine)}, 10_000 + step, n)
     return float(np.mean([record.payoffs["second"] > 0 for record in records]))
 
 
@@ -184,7 +184,7 @@ async def train(iterations: int = 20, matches: int = 192, seed: int = 0) -> list
     engine = InProcessEngine()
 
     # Random weights say nothing legal. Imitating random play teaches the format, and no strategy.
-    demonstrations = demonstrator(Random(seed), ROLE, policy.frame)
+    demonstrations = make_demonstration_writer(Random(seed), ROLE, policy.frame)
     records = await play_matches(policy, dict.fromkeys(SEATS, demonstrations), 0, 512)
     shown = [(stream, np.ones(stream.sampled_count, np.float32)) for stream, _ in assign_advantages(records)]
     optimiser = torch.optim.AdamW(scorer.parameters(), lr=3e-3, weight_decay=0.0)
@@ -200,7 +200,7 @@ async def train(iterations: int = 20, matches: int = 192, seed: int = 0) -> list
             curve.append(await evaluate(policy, engine, step))
             print(f"after {step - 1:2} iterations: win rate {curve[-1]:.2f}", flush=True)
         if step <= iterations:
-            records = await play_matches(policy, dict.fromkeys(SEATS, model_writer(engine)), step, matches)
+            records = await play_matches(policy, dict.fromkeys(SEATS, make_model_writer(engine)), step, matches)
             update(scorer, optimiser, list(assign_advantages(records)), parts=4)
     await engine.close()
     return curve

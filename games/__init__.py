@@ -105,8 +105,8 @@ def find_problem(name: str) -> str | None:
 def make(name: str, **options: Any) -> TextGame:
     """Create a game by name with these constructor options.
 
-    Raises ValueError, with the nearest name, for an unknown game or option, and for an option that the game fixes
-    itself.
+    Raises ValueError, with the nearest name, for an unknown game or option, and for an option whose value the game
+    fixes.
     """
     factory = find_factory(name)
     known = list_options(factory) if isinstance(factory, type) else ()
@@ -119,20 +119,20 @@ def make(name: str, **options: Any) -> TextGame:
         return factory(**(loading.replace_data_paths(options) if ".py:" in name else options))
     except TypeError as error:
         if fixed := re.search("multiple values for keyword argument '(.*)'", str(error)):
-            raise ValueError(f"the option '{fixed[1]}' is not to choose in {name}: it sets it itself") from None
+            raise ValueError(f"the option '{fixed[1]}' cannot be set in {name}, which fixes its value") from None
         raise
 
 
-def deal(dealt: Deal) -> TextGame:
+def start_match(deal: Deal) -> TextGame:
     """Create a deal's game with the deal's options and reset it with its seed. Raises ValueError as `make` does."""
-    game = make(dealt.game, **dealt.options)
-    game.reset(seed=dealt.seed)
+    game = make(deal.game, **deal.options)
+    game.reset(seed=deal.seed)
     return game
 
 
 @functools.cache
 def list_options(game: type) -> tuple[str, ...]:
-    """Return the names of a game class's options: own first, then inherited ones. Empty if it accepts any option."""
+    """Return the names of a game class's options, its own before inherited ones. Empty if it accepts any option."""
     names: dict[str, None] = {}
     for owner in game.__mro__:
         if "__init__" not in vars(owner) or owner is object:

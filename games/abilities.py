@@ -11,7 +11,7 @@ from games.contracts import ContentPart, Game, View
 
 
 class _Ability(type(Protocol)):  # type: ignore[misc]  # typing does not export it
-    """Metaclass of fast `isinstance` checks: once per game class, whether it declares the members of a protocol.
+    """Metaclass that makes `isinstance` checks fast by caching, per game class, whether it declares all members.
 
     `runtime_checkable` inspects the instance at each call and evaluates its properties. That takes 6 to 9 µs, a tenth
     of a short match; this check takes 0.15 µs.
@@ -36,7 +36,7 @@ class Ability(Game, Protocol, metaclass=_Ability):
 
 @runtime_checkable
 class Blocking(Ability, Protocol):
-    """Ability to block: deal and steps may wait for something outside this process, such as running code.
+    """Ability to block: resets and steps may wait for something outside this process, such as code that runs.
 
     If `blocks` is true, a match runs them in a thread, so that other matches continue. The results are the same.
     `games/slow.py` can move slow calls to other processes.
@@ -47,9 +47,9 @@ class Blocking(Ability, Protocol):
 
 @runtime_checkable
 class Waiting(Ability, Protocol):
-    """Ability of a blocking game to wait without computing, if `waits` is true.
+    """Ability of a blocking game to wait without using a processor, if `waits` is true.
 
-    Then more of its steps may run at a time than there are processors.
+    More of its steps may then run at a time than there are processors.
     """
 
     waits: bool
@@ -70,7 +70,7 @@ class Situations(Ability, Protocol):
     def situation(self, seat: str) -> str:
         """Return a text that identifies the state in which this seat moves.
 
-        Equal states must have equal texts. So leave out what does not matter, such as the number of the turn.
+        Equal states must have equal texts, so leave out irrelevant facts, such as the turn's number.
         """
 
 
@@ -130,7 +130,7 @@ class GroundingLessons(Ability, Protocol):
     lesson_kinds: Sequence[str]
 
     def lesson(self, rng: random.Random, kind: str) -> GroundingLesson:
-        """Draw a lesson of a kind in `lesson_kinds` from the game's split. Needs no match.
+        """Draw a lesson of this kind, one of `lesson_kinds`, from the game's split. The game need not be reset.
 
         Raises ValueError for an unknown kind.
         """
@@ -192,7 +192,7 @@ class Answers(Ability, Protocol):
 
 @runtime_checkable
 class Judged(Ability, Protocol):
-    """Presence of a judge seat, which judges another seat's answer by yes or no."""
+    """Ability to have one seat judge another seat's answer, by yes or no."""
 
     judge_seat: str
     """Name of the judging seat; "" if the game's options omit it."""

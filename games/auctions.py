@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from games.base import MOST_LISTED, TALK, whole_number
+from games.base import MAX_LISTED, TALK, whole_number
 from games.families.simultaneous import SimultaneousGame, read_number
 
 
@@ -24,7 +24,7 @@ class SealedBidAuction(SimultaneousGame):
 
     def __init__(self, *, players: int = 2, max_value: int = 10, **options: Any) -> None:
         self.seats = tuple(f"player_{i}" for i in range(whole_number("players", players, least=2, most=6)))
-        self.max_value = whole_number("max_value", max_value, least=2, most=MOST_LISTED)
+        self.max_value = whole_number("max_value", max_value, least=2, most=MAX_LISTED)
         self.stakes = float(self.max_value - 1)
         super().__init__(rounds=1, **options)
 
@@ -78,7 +78,7 @@ class SealedBidAuction(SimultaneousGame):
         self.tell(f"Bids: {bids}. {self.winner} wins and pays {self.paid}.")
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return `revenue` (the price) and `efficiency` (the winner's value / the highest); both 0 without a sale."""
+        """Return `revenue`, the price, and `efficiency`, the winner's value / the highest; both 0 without a sale."""
         if not self.winner:
             return {"revenue": 0.0, "efficiency": 0.0}
         best = max(self.values.values())
@@ -88,17 +88,17 @@ class SealedBidAuction(SimultaneousGame):
         """Return options of two deals with the same value for this seat and different values for every other seat."""
         one = rng.integers(1, self.max_value + 1, size=len(self.seats))
         two = (one - 1 + rng.integers(1, self.max_value, size=len(self.seats))) % self.max_value + 1
-        own = self.seats.index(seat)
-        two[own] = one[own]
+        index = self.seats.index(seat)
+        two[index] = one[index]
         return {"values": one.tolist()}, {"values": two.tolist()}
 
 
 class FirstPriceAuction(SealedBidAuction):
-    """Auction in which the winner pays its own bid.
+    """First-price auction: the winner pays its own bid.
 
-    With continuous values, equilibrium bids are (players - 1) / players of the value. `theory`, for two players and the
-    default options: that factor, and the mean revenue if both bid half their value, rounded up. In whole numbers this
-    is an exact equilibrium for every even max_value.
+    With continuous values, each equilibrium bid is (players - 1) / players of the value. `theory` is for two players:
+    this factor, and the mean revenue at the default options if both bid half their value, rounded up. In whole numbers
+    that is an exact equilibrium for every even max_value.
     """
 
     name = "first_price_auction"
@@ -112,9 +112,9 @@ class FirstPriceAuction(SealedBidAuction):
 
 
 class SecondPriceAuction(SealedBidAuction):
-    """Auction in which the winner pays the second highest bid, so that bidding one's value is weakly dominant.
+    """Second-price auction: the winner pays the second highest bid, so bidding one's own value is weakly dominant.
 
-    `theory`: the mean revenue if all bid their values, with the default options.
+    `theory` is the mean revenue if all bid their value, at the default options.
     """
 
     name = "second_price_auction"

@@ -20,16 +20,16 @@ from gymnasium import spaces
 from pettingzoo import AECEnv
 
 from games.abilities import Pictures
-from games.contracts import ILLEGAL, MOST_PIXELS, REFEREE, Image, Message, View
+from games.contracts import ILLEGAL, MAX_PIXELS, REFEREE, Image, Message, View
 
 Word = TypeVar("Word", bound=str)
 STAKE = "stake"
 ACTION_LENGTH = 4000
 TALK_LENGTH = 200
 SAMPLE_LENGTH = 24
-MOST = 10**9
+MAX_NUMBER = 10**9
 """Default upper bound of numeric options, so that sums of payoffs stay finite."""
-MOST_LISTED = 10**5
+MAX_LISTED = 10**5
 """Upper bound of options whose every value up to it becomes a legal act."""
 TALK = " Talk may follow after |."
 """Sentence of the rules about talk, verbatim: roles with another reply format replace it with their own."""
@@ -80,18 +80,26 @@ def to_one_line(text: str, limit: int = TALK_LENGTH) -> str:
     return " ".join(visible.split())[:limit].rstrip()
 
 
-def whole_number(name: str, value: object, least: int, most: int = MOST) -> int:
+def whole_number(name: str, value: object, least: int, most: int = MAX_NUMBER) -> int:
     """Return an option's value. Raises ValueError, naming the option, unless it is an int from `least` to `most`."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        limits = f"of at least {least}" if most == MOST else f"from {least} to {most}"
+        limits = f"of at least {least}" if most == MAX_NUMBER else f"from {least} to {most}"
         raise ValueError(f"{name} must be a whole number {limits}, not {_abbreviate(value)}")
     return value
 
 
 def number(name: str, value: object, least: float = 0.0, below: float = math.inf) -> float:
-    """Return an option's value as a float. Raises ValueError, naming it, unless `least` <= value < `below`, <= 1e9."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= MOST or value >= below:
-        limit = f"to {MOST:g}" if below > MOST else f"to below {below:g}"
+    """Return an option's value as a float.
+
+    Raises ValueError, naming the option, unless it is a number from `least` to below `below`, and at most 1e9.
+    """
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not least <= value <= MAX_NUMBER
+        or value >= below
+    ):
+        limit = f"to {MAX_NUMBER:g}" if below > MAX_NUMBER else f"to below {below:g}"
         raise ValueError(f"{name} must be a number from {least:g} {limit}, not {_abbreviate(value)}")
     return float(value)
 
@@ -128,7 +136,7 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
 
     name: ClassVar[str]
     title: str = ""
-    """Display name, if `name` is the name of its library."""
+    """Display name of a library's game, whose `name` is only its library's."""
     seats: tuple[str, ...]
     theory: ClassVar[Mapping[str, float]] = {}
     """Known theoretical values of the game by name, such as its equilibrium payoff."""
@@ -145,12 +153,13 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
     stakes: float = 0.0
     """Largest possible loss of a seat in this game, >= 0."""
     rules_version: ClassVar[int] = 1
-    """Increased whenever equal deals and acts give other results than before. The log stores it with every match."""
+    """Version of the rules, increased if equal deals and acts give other results. The log stores it with every match.
+    """
     players: Mapping[str, Callable[[Any, int], Callable[[View], str]]] = {}
     """Scripted players of this game, by name: factories that take the match's game (possibly before its reset) and a
     seed, and return a function from views to acts."""
     faults: Sequence[str] = ()
-    """Errors raised by another library's rules during this object's life."""
+    """Errors raised by another library's rules during this object's lifetime."""
     whole_acts: bool = False
     """Whether "|" belongs to the act (in code, for example), which rules out talk."""
 
@@ -233,7 +242,7 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
         self._paid = True
 
     def end(self, reason: str, announcement: str) -> None:
-        """End the match with a one-word reason. The referee then announces the other text, after the current act."""
+        """End the match with a one-word reason. After the current act the referee sends `announcement` to all seats."""
         self.ended, self._announcement = reason, announcement
 
     def tell(self, text: str, *seats: str, sender: str = REFEREE, images: Sequence[Image] = ()) -> None:
@@ -258,7 +267,7 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
         self._totals: dict[str, dict[str, float]] = {seat: {} for seat in self.seats}
         self._parts: dict[str, dict[str, float]] = {seat: {} for seat in self.seats}
         self._paid = self._playing = False
-        self._told: list[tuple[Message, tuple[str, ...]]] = []
+        self._undelivered: list[tuple[Message, tuple[str, ...]]] = []
         self._transcript: list[str] = []
         self._cumulative_rewards = dict.fromkeys(self.seats, 0.0)
         self.terminations = dict.fromkeys(self.seats, False)
@@ -308,7 +317,7 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
         return tuple(self._inboxes[seat])
 
     def observe(self, agent: str) -> dict[str, tuple[dict[str, Any], ...]]:
-        """Return `messages(agent)` under the key `messages`, as dicts of the observation space."""
+        """Return {"messages": …} with the messages of `messages(agent)` as dicts of the observation space."""
         lines: list[dict[str, Any]] = [message.to_plain() for message in self._inboxes[agent]]
         if isinstance(self, Pictures):
             for line, message in zip(lines, self._inboxes[agent], strict=True):
@@ -328,7 +337,7 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
         """Observation space and action space by seat, created on first use because creating them is slow."""
         line = spaces.Dict({"sender": UnicodeText(64), "text": UnicodeText(ACTION_LENGTH)})
         if isinstance(self, Pictures):
-            size = spaces.Discrete(MOST_PIXELS, start=1)
+            size = spaces.Discrete(MAX_PIXELS, start=1)
             image = {"hash": UnicodeText(64), "media": UnicodeText(64), "width": size, "height": size}
             line["images"] = spaces.Sequence(spaces.Dict(image))
         return {
@@ -384,15 +393,15 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
             for other in self.seats:
                 if other != seat:
                     self._inboxes[other].append(message)
-        if self._told:
-            for news, seats in self._told:
+        if self._undelivered:
+            for news, seats in self._undelivered:
                 self._tell(news, seats)
-            self._told = []
+            self._undelivered = []
         self.agent_selection = self.next_seat(seat)
 
     def _tell(self, message: Message, seats: tuple[str, ...]) -> None:
         if self._playing:
-            self._told.append((message, seats))
+            self._undelivered.append((message, seats))
             return
         self._transcript.append(f"{message.sender}: {message.text}")
         for seat in seats or self.seats:

@@ -18,7 +18,7 @@ def list_words(spiel: str) -> tuple[str, ...]:
 
 
 class Breakthrough(OpenSpielGame):
-    """Board game Breakthrough. Acts: from and to, such as a5b4. Payoffs 1 and -1, no draws.
+    """Board game Breakthrough. Acts: start and target cell, such as a5b4. Payoffs 1 and -1, no draws.
 
     Options: rows (4 to 9), columns (2 to 9). Each side begins with two full rows of pieces, or with one if there are
     fewer than 6 rows.
@@ -48,7 +48,7 @@ class Breakthrough(OpenSpielGame):
         )
 
     def word(self, action: int) -> str:
-        """Return the act's text for this OpenSpiel action: from and to, such as a5b4."""
+        """Return the act's text for this OpenSpiel action: start and target cell, such as a5b4."""
         return self._words[action]
 
     def public(self) -> dict[str, Any]:

@@ -40,7 +40,7 @@ WRAPPERS = (
     Wrapper("<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>", "DeepSeek V3, R1"),
     Wrapper(r"<\|tool_call_begin\|>", "<|tool_call_end|>", "Kimi K2"),
     Wrapper(r"\bto=functions\.", "<|call|>", "gpt-oss"),
-    # Recognised but not supported; the model is told so.
+    # Recognised but not supported: the model is told that such a call cannot be read.
     Wrapper(r"<\|tool_call>", "<tool_call|>", "Gemma 4"),
     Wrapper("<start_function_call>", "<end_function_call>", "FunctionGemma"),
     Wrapper(r"<\|tools_prefix\|>", "<|tools_suffix|>", "Apertus"),
@@ -89,9 +89,9 @@ THOUGHTS = (
 NAME = r"[^\W\d][\w.-]{0,63}"
 _BLANKS = r"\s{0,99}"
 _ID = rf'"(?:{"|".join(sorted(IGNORED))})"{_BLANKS}:{_BLANKS}(?:"[^"\n]{{0,80}}"|\d{{1,9}}|null){_BLANKS},{_BLANKS}'
-_TELLING = ("name", "arguments", "parameters", "tool_name", "recipient_name", *HOLDERS)
+_CALL_KEYS = ("name", "arguments", "parameters", "tool_name", "recipient_name", *HOLDERS)
 _FIRST_KEY = (
-    rf'(?:{_ID}){{0,4}}"(?:(?:{"|".join(_TELLING)})"'
+    rf'(?:{_ID}){{0,4}}"(?:(?:{"|".join(_CALL_KEYS)})"'
     rf'|(?:tool|action)"{_BLANKS}:{_BLANKS}"[^"\n]{{0,80}}"{_BLANKS},{_BLANKS}"(?:arguments|parameters|action_input)")'
 )
 
@@ -111,9 +111,10 @@ BARE = _compile_openings(
     rf'{_START}(?={NAME}(?:\[CALL_ID\]\w{{1,40}})?(?:\[ARGS\])?[ \t]*\{{(?:{_BLANKS}"|\}}))',
 )
 """The start of a JSON object with a call's first keys, or of a name with its JSON, at the start of a line."""
-SPACES = ("functions", "tools", "default_api")
-"""Name spaces that models prefix to tool names."""
-LINES = _compile_openings(rf"{_START}(?=\[?(?:(?:{'|'.join(SPACES)})\.)?[^\W\d]\w{{0,63}}(?:\.call)?\(.*\)\]?[ \t]*$)")
+NAMESPACES = ("functions", "tools", "default_api")
+"""Namespaces that models prefix to tool names."""
+_NAMESPACE = rf"(?:(?:{'|'.join(NAMESPACES)})\.)?"
+LINES = _compile_openings(rf"{_START}(?=\[?{_NAMESPACE}[^\W\d]\w{{0,63}}(?:\.call)?\(.*\)\]?[ \t]*$)")
 """The start of a line that may contain calls in Python syntax."""
 
 NAMED = re.compile(

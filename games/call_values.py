@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from games import call_formats as formats
-from games.untrusted_json import DECODER, DEEPEST, decode_literal, is_too_deep, to_unique_dict
+from games.untrusted_json import DECODER, MAX_DEPTH, decode_literal, is_too_deep, to_unique_dict
 
 USAGE = 'a call is {"name": "…", "arguments": {…}}'
 
@@ -34,7 +34,7 @@ def find_tool_name(function: ast.expr) -> str:
     match function:
         case ast.Name(id=name):
             return name
-        case ast.Attribute(value=ast.Name(id=space), attr=name) if space in formats.SPACES:
+        case ast.Attribute(value=ast.Name(id=space), attr=name) if space in formats.NAMESPACES:
             return name
         case ast.Attribute(value=ast.Name(id=name), attr="call"):  # as Llama 3.1 writes it
             return name
@@ -42,7 +42,7 @@ def find_tool_name(function: ast.expr) -> str:
 
 
 def from_python_call(node: ast.Call) -> Call:
-    """Convert a Python call to a Call. If an argument is no literal or given twice, its `problem` says so."""
+    """Convert a Python call to a Call, with a `problem` if an argument is not a literal or is given twice."""
     name = find_tool_name(node.func)
     try:
         if any(keyword.arg is None for keyword in node.keywords):
@@ -56,10 +56,10 @@ def from_python_call(node: ast.Call) -> Call:
 def to_calls(value: Any, depth: int = 0) -> list[Call]:
     """Convert decoded JSON to calls: an object, a list of objects, or OpenAI's wrappers around them.
 
-    Anything that is no call gives a Call with a `problem`. `depth` counts recursive calls.
+    Anything else gives a Call with a `problem`. `depth` counts recursive calls.
     """
-    if depth > DEEPEST:
-        return [Call(problem=f"the call is nested more than {DEEPEST} deep")]
+    if depth > MAX_DEPTH:
+        return [Call(problem=f"the call is nested more than {MAX_DEPTH} deep")]
     if isinstance(value, list):
         return [call for entry in value for call in to_calls(entry, depth + 1)]
     if not isinstance(value, dict):
@@ -92,7 +92,7 @@ def make_call(name: str, arguments: Any) -> Call:
     if not isinstance(arguments, dict):
         return Call(name, problem="the arguments must be an object")
     if is_too_deep(arguments):
-        return Call(name, problem=f"the arguments are nested more than {DEEPEST} deep")
+        return Call(name, problem=f"the arguments are nested more than {MAX_DEPTH} deep")
     return Call(name.removeprefix("functions."), arguments)
 
 

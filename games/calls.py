@@ -1,7 +1,7 @@
 """Parser of tool calls in model output. It accepts any text, hostile or not, and returns a list of calls.
 
-`call_formats` has a row for each format. A marked call that cannot be parsed becomes an entry with the reason. Calls
-inside a thought (`<think>…</think>`) are never run.
+`call_formats` has a row for each format. A marked call that cannot be parsed gives a Call whose `problem` is the
+reason. Calls inside a thought (`<think>…</think>`) are never run.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PYTHON_LIST = re.compile(r"\[\s*[^\W\d]")
 BLANKS = re.compile(r"\s*(?:```\w*\s*)?")
 """Text allowed before a body, including the opening of a fence."""
 
-Read = tuple[list[Call], int]
+Parsed = tuple[list[Call], int]
 """Parsed calls, and the offset at which parsing continues."""
 
 
@@ -56,7 +56,7 @@ def read_calls(text: str, limit: int = MAX_CALLS) -> list[Call]:
 
 
 def _collect_calls(
-    text: str, openings: re.Pattern[str], read: Callable[[str, re.Match[str]], Read], limit: int
+    text: str, openings: re.Pattern[str], read: Callable[[str, re.Match[str]], Parsed], limit: int
 ) -> list[Call]:
     """Return the calls that `read` parses at each match of `openings` outside thoughts, at most `limit` + 1.
 
@@ -101,14 +101,14 @@ def _refuse_thought(text: str) -> list[Call]:
     return [Call(problem="a call inside a thought is not run: write it after the thought")]
 
 
-def _parse_wrapped(text: str, opened: re.Match[str]) -> Read:
+def _parse_wrapped(text: str, opened: re.Match[str]) -> Parsed:
     """Parse the calls inside the wrapper whose opening mark is `opened`.
 
     Returns the calls, or one with a `problem` if none can be parsed, and the offset at which parsing continues.
     """
     if function := formats.FUNCTION.match(text, opened.start()):
         return _parse_function(text, function)
-    wrapper = next(one for one in formats.WRAPPERS if re.compile(one.opening, re.MULTILINE).match(text, opened.start()))
+    wrapper = next(row for row in formats.WRAPPERS if re.compile(row.opening, re.MULTILINE).match(text, opened.start()))
     start = _skip_blanks(text, opened.end())
     inner = formats.WRAPPED.match(text, start)
     if inner and inner["call"] is not None:  # a wrapper around all calls, which have wrappers of their own
@@ -144,7 +144,7 @@ def _skip_blanks(text: str, start: int) -> int:
     return blanks.end() if blanks else start
 
 
-def _parse_bare(text: str, opened: re.Match[str]) -> Read:
+def _parse_bare(text: str, opened: re.Match[str]) -> Parsed:
     """Parse a call without a wrapper: JSON, or a name with JSON. Returns the calls and their end offset.
 
     An unparsable call extends to the end of the text.
@@ -159,7 +159,7 @@ def _parse_bare(text: str, opened: re.Match[str]) -> Read:
     return calls, end if end > start else len(text)
 
 
-def _parse_objects(text: str, start: int) -> Read:
+def _parse_objects(text: str, start: int) -> Parsed:
     """Parse the JSON value at `start` and the objects directly after it as calls.
 
     Returns the calls and their end offset. If JSON is invalid, the last call has a `problem`.
@@ -177,7 +177,7 @@ def _parse_objects(text: str, start: int) -> Read:
         start = following.end()
 
 
-def _parse_named(name: str, text: str, start: int) -> Read:
+def _parse_named(name: str, text: str, start: int) -> Parsed:
     """Parse the JSON at `start` as the arguments of tool `name`. Returns the call and its end offset.
 
     The call has a `problem` if the JSON is invalid.
@@ -189,7 +189,7 @@ def _parse_named(name: str, text: str, start: int) -> Read:
     return [make_call(name, value)], end
 
 
-def _parse_function(text: str, opened: re.Match[str]) -> Read:
+def _parse_function(text: str, opened: re.Match[str]) -> Parsed:
     """Parse `<function=NAME>` or `<invoke name="NAME">` with JSON or XML parameters.
 
     Returns the call and its end offset.
@@ -217,7 +217,7 @@ def _make_xml_call(name: str, body: str) -> Call:
         return Call(name, problem=str(why))
 
 
-def _parse_line(text: str, opened: re.Match[str]) -> Read:
+def _parse_line(text: str, opened: re.Match[str]) -> Parsed:
     """Parse the rest of the line as Python calls. Returns the calls, if any, and the offset of the line's end."""
     end = text.find("\n", opened.end())
     end = end if end >= 0 else len(text)

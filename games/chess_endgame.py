@@ -22,18 +22,18 @@ SEATS: tuple[str, ...] = ("white", "black")
 class ChessEndgame(TextGame):
     """King and rook against king. Acts: UCI (a1a8) or SAN (Ra8); the rook's side moves first and wins by checkmate.
 
-    Drawn: stalemate, the rook lost, fifty moves of either side without a capture, or max_turns (repetition is
-    not claimed). The start is a random legal position, the rook's side to move, in which there is no mate at
-    once and the rook is not attacked. Part "outcome": 1 and -1 at checkmate, `draw` to both otherwise.
-    Options besides TextGame's: strong, the seat with the rook; draw >= 0; max_turns >= 1, moves of both sides.
-    reset(options={"fen": FEN}) starts from that position of the three men; either side may be to move.
+    Draws: stalemate, loss of the rook, fifty moves of either side without a capture, or max_turns (repetition is
+    not claimed). The start is a random legal position in which the rook's side is to move, has no mate in one, and its
+    rook is not attacked. Reward part "outcome": 1 and -1 at checkmate, otherwise `draw` for both. Options besides
+    TextGame's: strong, the seat with the rook; draw >= 0; max_turns >= 1, moves of both sides.
+    reset(options={"fen": FEN}) starts from that position of the three pieces; either side may be to move.
     """
 
     name = "chess_endgame"
     seats = SEATS
     metadata: ClassVar[dict[str, Any]] = {"name": "chess_endgame_v0", "render_modes": ["ansi"]}
     reward_parts: Mapping[str, str] = {OUTCOME: "1 for a win, -1 for a loss, `draw` for a draw"}
-    # With the rook's side to move every position is won, in 16 own moves (31 in all) at most (Thompson's tables).
+    # The side with the rook, to move, wins from every position, in at most 16 own moves, 31 in all (Thompson's tables).
     theory: ClassVar[Mapping[str, float]] = {"value": 1.0, "longest_win": 16.0}
     perfect_information = True
     stakes = 1.0
@@ -49,7 +49,7 @@ class ChessEndgame(TextGame):
         self.board = chess.Board(None)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw a start position, or use the option `fen`. Raises ValueError if that is no valid start."""
+        """Draw a start position, or use the option `fen`. Raises ValueError if it is not a valid start."""
         color = self.strong == "white"
         self.board = self._parse_fen(options["fen"], color) if "fen" in options else _draw_position(rng, color)
         self.agent_selection = SEATS[not self.board.turn]

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 from games.base import whole_number
 from games.families.openspiel import GameWithDraws
 
-MOST = 20  # rows or columns
-WORDS = tuple(f"DROP {column}" for column in range(1, MOST + 1))
+MAX_SIDE = 20  # rows or columns
+WORDS = tuple(f"DROP {column}" for column in range(1, MAX_SIDE + 1))
 
 
 class ConnectFour(GameWithDraws):
@@ -22,13 +22,13 @@ class ConnectFour(GameWithDraws):
     name = "connect_four"
     seats: tuple[str, ...] = ("first", "second")
     metadata: ClassVar[dict[str, Any]] = {"name": "connect_four_v0", "render_modes": ["ansi"]}
-    # By rows x columns. The first player also wins on the full board (Allis 1988), but our tests cannot prove that.
+    # By rows x columns. The full board is a win for the first, too (Allis 1988), but too large to solve in a test.
     theory: ClassVar[Mapping[str, float]] = {"value_4x4": 0.0, "value_connect_3_on_4x4": 1.0}
     perfect_information = True
 
     def __init__(self, *, rows: int = 6, columns: int = 7, connect: int = 4, **options: Any) -> None:
-        whole_number("rows", rows, least=1, most=MOST)
-        self.columns = whole_number("columns", columns, least=1, most=MOST)
+        whole_number("rows", rows, least=1, most=MAX_SIDE)
+        self.columns = whole_number("columns", columns, least=1, most=MAX_SIDE)
         self.connect = whole_number("connect", connect, least=2, most=max(rows, columns))
         super().__init__(f"connect_four(rows={rows},columns={columns},x_in_row={connect})", **options)
 

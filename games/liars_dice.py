@@ -24,7 +24,7 @@ class LiarsDice(OpenSpielGame):
     """Liar's dice. Acts: BID 2 5 (at least two dice show five), LIAR (the last bid is false). Payoffs 1 and -1.
 
     Options: dice (1 to 5 each), sides (2 to 20); the highest side is wild. OpenSpiel plays it with two seats only.
-    reset(options={"chance": [...]}) fixes the dice, first's and then second's, a die being its side less 1.
+    reset(options={"chance": [...]}) fixes the dice, first's and then second's, each as its side minus 1.
     """
 
     name = "liars_dice"

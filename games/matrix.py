@@ -37,7 +37,7 @@ class MatrixGame(SimultaneousGame):
         talk = TALK if self.talk else ""
         return (
             f"{self.story} Row and column choose {one} or {two} at once. Points for row and column: {points}. "
-            f"{self.length()}{talk}"
+            f"{self.describe_length()}{talk}"
         )
 
     def legal(self, seat: str) -> list[str]:
@@ -78,7 +78,7 @@ class MatrixGame(SimultaneousGame):
 
 
 class PrisonersDilemma(MatrixGame):
-    """Acts: COOPERATE, DEFECT. Defecting dominates; alternating CD and DC pays as much as CC (T + S = 2R)."""
+    """Prisoner's dilemma. Acts: COOPERATE, DEFECT. Defecting dominates; alternating CD and DC pays as much as CC."""
 
     name = "prisoners_dilemma"
     metadata: ClassVar[dict[str, Any]] = {"name": "prisoners_dilemma_v0", "render_modes": ["ansi"]}
@@ -89,7 +89,7 @@ class PrisonersDilemma(MatrixGame):
 
 
 class StagHunt(MatrixGame):
-    """Acts: STAG, HARE. Two pure equilibria: hunting the stag together pays most, hunting hares is safe."""
+    """Stag hunt. Acts: STAG, HARE. Two pure equilibria: hunting the stag together pays most, hunting hares is safe."""
 
     name = "stag_hunt"
     metadata: ClassVar[dict[str, Any]] = {"name": "stag_hunt_v0", "render_modes": ["ansi"]}
@@ -102,7 +102,7 @@ class StagHunt(MatrixGame):
 
 
 class BattleOfTheSexes(MatrixGame):
-    """Acts: OPERA (row's favourite), FOOTBALL (column's). Two pure equilibria, each better for a different seat."""
+    """Battle of the sexes. Acts: OPERA, FOOTBALL. Two pure equilibria: row prefers OPERA, column FOOTBALL."""
 
     name = "battle_of_the_sexes"
     metadata: ClassVar[dict[str, Any]] = {"name": "battle_of_the_sexes_v0", "render_modes": ["ansi"]}
@@ -115,7 +115,7 @@ class BattleOfTheSexes(MatrixGame):
 
 
 class Chicken(MatrixGame):
-    """Acts: SWERVE, STRAIGHT. Two pure equilibria, in each of which exactly one seat swerves."""
+    """Game of chicken. Acts: SWERVE, STRAIGHT. Two pure equilibria, in each of which exactly one seat swerves."""
 
     name = "chicken"
     metadata: ClassVar[dict[str, Any]] = {"name": "chicken_v0", "render_modes": ["ansi"]}

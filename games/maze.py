@@ -13,20 +13,25 @@ from games.families.grid import STEPS, Cell, Door, Starts, draw_map, draw_walk
 from games.families.locks import State, count_steps_left, lock_doors, take_step
 from games.families.solitaire import Solitaire
 
-MATCH, MOST_LOCKS = "match", 3
+MATCH, MAX_LOCKS = "match", 3
 
 
 class Maze(Solitaire):
     """Walk through a maze. Acts: NORTH, EAST, SOUTH, WEST. Walking into a wall is legal and only loses a turn.
 
-    Any two cells are joined by exactly one way, so who keeps a hand on the wall walks each corridor twice at most: the
-    default max_turns, 2 * size^2, always suffices. LMRL-Gym's rewards: reward "steps", penalty 4. Options besides
-    Solitaire's: size 2 to 20, cells a side; view "full" (the map), "place" (the walker's column and row, and the exits)
-    or "partial" (the exits); layout, seed of a maze and goal that all matches share; starts "any", "near" (in the half
-    nearer to the goal) or "far", as layout, without locks; locks 0 to 3, fewer than size: so many doors on the way to
-    the goal are locked, and as many keys lie before them. A round along the wall finds a key, another its door: 2 *
-    size^2 * (1 + 2 * locks) turns; expert, whether a step that brings the goal nearer pays the part "match" of 1, no
-    reward but a mark of agreement (UI-S1's `step_episode`) with `credit.weights: {match: 0}`.
+    Exactly one path joins any two cells. A walker that follows the wall passes each corridor at most twice, so the
+    default max_turns, 2 * size^2, always suffices. For LMRL-Gym's rewards, set reward "steps" and penalty 4. Options
+    besides Solitaire's:
+
+    - size: 2 to 20 cells per side
+    - view: "full" (the map), "place" (the walker's column and row, and the exits) or "partial" (only the exits)
+    - layout: seed of a maze and goal that all matches share; needs locks 0
+    - starts: start at "any" cell, "near" the goal (in the nearer half of the cells) or "far"; the latter need locks 0
+    - locks: 0 to 3, fewer than size: the number of locked doors on the path to the goal, and of keys that lie before
+      them. Following the wall takes one round to find a key and another to find its door, so the default max_turns is
+      2 * size^2 * (1 + 2 * locks).
+    - expert: whether each step towards the goal pays 1 in part "match". With `credit.weights: {match: 0}` this is no
+      reward, but marks agreement with an expert for UI-S1's `step_episode`.
     """
 
     name = "maze"
@@ -47,7 +52,7 @@ class Maze(Solitaire):
         **options: Any,
     ) -> None:
         self.size = whole_number("size", size, least=2, most=20)
-        self.locks = whole_number("locks", locks, least=0, most=min(MOST_LOCKS, self.size - 1))
+        self.locks = whole_number("locks", locks, least=0, most=min(MAX_LOCKS, self.size - 1))
         self.view, self.expert = choice("view", view, "full", "place", "partial"), flag("expert", expert)
         self.starts = choice("starts", starts, "any", "near", "far")
         self.layout = layout if layout is None else whole_number("layout", layout, least=0)
@@ -58,15 +63,15 @@ class Maze(Solitaire):
         super().__init__(max_turns=2 * size**2 * (1 + 2 * self.locks) if max_turns is None else max_turns, **options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Carve a maze, draw start and goal farther apart than there are locks, and place locks and keys."""
+        """Draw a maze, a start, a goal more than `locks` steps away, and the places of locks and keys."""
         self.doors, self.start, self.goal = draw_walk(self.size, self.locks, rng, self.layout, self.starts)
         locked, keys = lock_doors(self.doors, self.start, self.goal, self.locks, rng)
-        self.at = self.initial_state = State(self.start, keys, 0, locked)
+        self.walk_state = self.initial_state = State(self.start, keys, 0, locked)
 
     @property
     def position(self) -> Cell:
         """Walker's cell: column and row from the north-west corner, from 0."""
-        return self.at.position
+        return self.walk_state.position
 
     def rules(self) -> str:
         """Return the rules for the players, as one paragraph of text."""
@@ -77,16 +82,20 @@ class Maze(Solitaire):
         return f"Find the goal of the maze: {acts}; {self.max_turns} turns in all.{legend}"
 
     def public(self) -> dict[str, Any]:
-        """Return `exits`, `turns_left`, `locked` exits and held `keys` with locks, and `map` or `place` by view."""
-        locked = [way for way in self._exits() if self._door(way) in self.at.locked]
+        """Return `exits` and `turns_left`; with locks also `locked` exits and held `keys`; by view `map` or `place`."""
+        locked = [way for way in self._exits() if self._door(way) in self.walk_state.locked]
         exits, (x, y) = [way for way in self._exits() if way not in locked], self.position
-        facts = {"locked": locked, "keys": self.at.held} if self.locks else {}
+        facts = {"locked": locked, "keys": self.walk_state.held} if self.locks else {}
         seen = {"full": {"map": self.map()}, "place": {"place": f"{x} {y}"}, "partial": {}}[self.view]
         return {**seen, "exits": exits, **facts, "turns_left": self.turns_left}
 
     def situation(self, seat: str) -> str:
         """Return the walker's cell as text; with locks, also the keys held and the cells where keys lie."""
-        return f"{self.position} {self.at.held} {sorted(self.at.keys)}" if self.locks else str(self.position)
+        return (
+            f"{self.position} {self.walk_state.held} {sorted(self.walk_state.keys)}"
+            if self.locks
+            else str(self.position)
+        )
 
     def legal(self, seat: str) -> list[str]:
         """Return the four directions, whether or not a wall or locked door is there."""
@@ -97,7 +106,7 @@ class Maze(Solitaire):
         direction = act.strip().upper()
         if direction not in STEPS:
             raise IllegalAct("write NORTH, EAST, SOUTH or WEST")
-        before, after = self.at, take_step(self.doors, self.at, direction)
+        before, after = self.walk_state, take_step(self.doors, self.walk_state, direction)
         if self.expert and self._count_steps(after) < self._count_steps(before):
             self.pay(seat, MATCH, 1.0)
         if after == before:
@@ -106,22 +115,22 @@ class Maze(Solitaire):
             self.tell("You unlock the door.")
         if len(after.keys) < len(before.keys):
             self.tell("You find a key.")
-        self.at = after
+        self.walk_state = after
         self.score(seat, self.position == self.goal, "You have reached the goal.", "No turns are left.")
         return direction
 
     def payoffs(self) -> dict[str, float]:
-        """Return the payoffs without part "match", which only marks agreement with an expert."""
+        """Return the payoffs without part "match", which only marks agreement with the expert."""
         return {seat: payoff - self._totals[seat].get(MATCH, 0.0) for seat, payoff in super().payoffs().items()}
 
     def find_step(self) -> str:
         """Return the direction whose step leaves the fewest steps to the goal, keys included."""
-        return min(self._exits(), key=lambda way: self._count_steps(take_step(self.doors, self.at, way)))
+        return min(self._exits(), key=lambda way: self._count_steps(take_step(self.doors, self.walk_state, way)))
 
     def map(self) -> str:
         """Return the maze from above: # walls, blanks for open space, W walker, G goal, K keys, D locked doors."""
-        marks = {**dict.fromkeys(self.at.keys, "K"), self.goal: "G", self.position: "W"}
-        return draw_map(self.doors, marks, self.at.locked)
+        marks = {**dict.fromkeys(self.walk_state.keys, "K"), self.goal: "G", self.position: "W"}
+        return draw_map(self.doors, marks, self.walk_state.locked)
 
     def shortest(self) -> int:
         """Return the fewest steps from start to goal, including detours for keys."""
@@ -132,8 +141,8 @@ class Maze(Solitaire):
         shortest, solved = self.shortest(), self.ended == "solved"
         return {**super().figures(), "shortest": shortest, "efficiency": shortest / self.turns if solved else 0.0}
 
-    def _count_steps(self, at: State) -> int:
-        return count_steps_left(self.doors, at, self.goal)
+    def _count_steps(self, state: State) -> int:
+        return count_steps_left(self.doors, state, self.goal)
 
     def _exits(self) -> list[str]:
         return [direction for direction in STEPS if direction in self.doors[self.position]]

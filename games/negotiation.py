@@ -20,21 +20,25 @@ from games.families.pools import WORTH, Triple, draw_twins, instances, offers, r
 class Negotiation(BargainingGame):
     """Division of items. Acts: OFFER a b c (I take these), ACCEPT (the other's standing offer), WALK (no deal).
 
-    Options besides TextGame's: items, three different names of kinds; max_turns >= 1, legal acts in a match;
-    breakdown, from 0 to below 1: the chance that an offer which answers an offer ends the talks with nothing for
-    anybody; values, "private" or "public", whether each seat sees the other's; splits, "hidden" or "shown": then
-    each seat is shown the splits that waste nothing, and what they are worth (values must be public); opens,
-    "opener" or "random": then the seats are player_0 and player_1, and who moves first is drawn.
-    reset(options={"instance": one of games.families.pools.instances(), "breaks_at": turn}) plays that instance, and
-    the talks end by an offer at that turn (from 1; 0: at none).
+    Options besides TextGame's:
+
+    - items: three different names of kinds
+    - max_turns: legal acts in a match, >= 1
+    - breakdown: probability, from 0 to below 1, that a counteroffer ends the talks with nothing for anybody
+    - values: "private", or "public" if each seat sees the other's
+    - splits: "hidden", or "shown" if each seat sees the Pareto-optimal splits and their worth; needs public values
+    - opens: "opener", or "random" if the first mover is drawn; then the seats are player_0 and player_1
+
+    reset(options={"instance": one of games.families.pools.instances(), "breaks_at": turn}) plays that instance, in
+    which an offer at that turn (from 1; 0: no turn) ends the talks.
     """
 
     name = "negotiation"
     seats: tuple[str, ...] = ("opener", "responder")
     metadata: ClassVar[dict[str, Any]] = {"name": "negotiation_v0", "render_modes": ["ansi"]}
-    reward_parts: Mapping[str, str] = {"deal": "to both at the accepting act: the own value of the own share"}
-    # Best joint value: 20 less the sum of count * min(values) by kind; some kind is worth something to both. Means are
-    # over all instances; an ultimatum is what subgame-perfect play with public values and no breakdown comes to.
+    reward_parts: Mapping[str, str] = {"deal": "the share's value to the seat, paid to both when an offer is accepted"}
+    # Best joint value: 20 - the sum of count * min(values) by kind; some kind is worth something to both. Means are
+    # over all instances. With public values and no breakdown, subgame-perfect play amounts to an ultimatum.
     theory: ClassVar[Mapping[str, float]] = {
         "no_deal": 0.0, "max_payoff": 10.0, "min_best_joint_value": 10.0, "max_best_joint_value": 19.0,
         "mean_best_joint_value": 87264 / 5793, "mean_nash_joint_value": 86946 / 5793,
@@ -51,37 +55,38 @@ class Negotiation(BargainingGame):
             raise ValueError(f"items must be three different one-line names, not {items!r}")
         self.items, self.max_turns = tuple(items), whole_number("max_turns", max_turns, least=1)
         self.breakdown = number("breakdown", breakdown, below=1)
-        self.known = choice("values", values, "private", "public") == "public"
-        self.shown = choice("splits", splits, "hidden", "shown") == "shown"
-        if self.shown and not self.known:
-            raise ValueError("splits: shown tells what splits are worth to the other side: values must be public")
-        self.drawn = choice("opens", opens, "opener", "random") == "random"
-        if self.drawn:
+        self.has_public_values = choice("values", values, "private", "public") == "public"
+        self.shows_splits = choice("splits", splits, "hidden", "shown") == "shown"
+        if self.shows_splits and not self.has_public_values:
+            raise ValueError("splits: shown reveals what splits are worth to the other side: values must be public")
+        self.draws_first_mover = choice("opens", opens, "opener", "random") == "random"
+        if self.draws_first_mover:
             self.seats = "player_0", "player_1"
-        self.perfect_information = self.known and not self.breakdown  # no seat sees when talks will break down
-        self.players = bargaining.PLAYERS if self.known else {}
+        # No seat sees when talks will break down.
+        self.perfect_information = self.has_public_values and not self.breakdown
+        self.players = bargaining.PLAYERS if self.has_public_values else {}
         super().__init__(**options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw an instance, the first mover and the turn of breakdown, or take those of the options."""
+        """Draw an instance, the first mover and the turn of breakdown; options set instance and breakdown instead."""
         instance = options.get("instance") or instances()[rng.integers(len(instances()))]
         if options.get("instance") and instance not in instances():
             raise ValueError(f"instance must be one of games.families.pools.instances(), not {instance!r}")
         self.pool, self.values = instance[0], dict(zip(self.seats, instance[1], strict=True))
-        self.offer: Triple | None = None  # what the seat that moved last would take
-        self.agent_selection = self.seats[rng.integers(2)] if self.drawn else self.seats[0]
+        self.offer: Triple | None = None  # the share that the seat that moved last asks for
+        self.agent_selection = self.seats[rng.integers(2)] if self.draws_first_mover else self.seats[0]
         self.movers = self.agent_selection, self.next_seat(self.agent_selection)
-        # Every offer from turn 1 on answers another one: the first of them that breaks the talks is geometric.
+        # Every offer from turn 1 on is a counteroffer, so the turn of the one that ends the talks is geometric.
         breaks_at = int(rng.geometric(self.breakdown)) if self.breakdown else 0
         self.breaks_at = whole_number("breaks_at", options.get("breaks_at", breaks_at), least=0)
 
     def rules(self) -> str:
         """Return the rules as one paragraph: the aim, the acts and the limits."""
         (a, b, c), talk = self.items, TALK if self.talk else ""
-        secret = "known to both" if self.known else "private"
+        secret = "known to both" if self.has_public_values else "private"
         p = self.breakdown
         risk = f" An offer that answers an offer ends the talks with chance {p:g}." if p else ""
-        first = " Who moves first is drawn." if self.drawn else ""
+        first = " Who moves first is drawn." if self.draws_first_mover else ""
         return (
             f"Two sides divide {a}, {b} and {c}; an item's worth is {secret}, all together {WORTH} to each. "
             f"One act per turn: OFFER x y z (you take x {a}, y {b}, z {c}; the other side the rest), ACCEPT "
@@ -91,7 +96,7 @@ class Negotiation(BargainingGame):
     def public(self) -> dict[str, Any]:
         """Return pool, item names, standing offer (its author's share), turns, and breakdown and values if public."""
         breakdown = {"breakdown": self.breakdown} if self.breakdown else {}
-        values = {"values": {seat: [*own] for seat, own in self.values.items()}} if self.known else {}
+        values = {"values": {seat: [*own] for seat, own in self.values.items()}} if self.has_public_values else {}
         return {
             "pool": [*self.pool],
             "items": [*self.items],
@@ -106,7 +111,7 @@ class Negotiation(BargainingGame):
         other].
         """
         own, other = self.values[seat], self.values[self.next_seat(seat)]
-        splits = {"splits": bargaining.list_efficient_splits(self.pool, own, other)} if self.shown else {}
+        splits = {"splits": bargaining.list_efficient_splits(self.pool, own, other)} if self.shows_splits else {}
         offered = None if self.offer is None else worth(own, remainder(self.pool, self.offer))
         return {"values": [*own], "offered": offered, **splits}
 
@@ -145,5 +150,5 @@ class Negotiation(BargainingGame):
         if not self.breakdown:
             return {"instance": one}, {"instance": two}
         breaks = rng.permutation(self.max_turns + 1)[:2].tolist()
-        two = one if self.known else two
+        two = one if self.has_public_values else two
         return {"instance": one, "breaks_at": breaks[0]}, {"instance": two, "breaks_at": breaks[1]}

@@ -9,14 +9,14 @@ from typing import Any, ClassVar
 from games.base import flag, whole_number
 from games.families.openspiel import OpenSpielGame
 
-MOST_PILES, MOST_THINGS = 10, 20
+MAX_PILES, MAX_THINGS = 10, 20
 
 
 class Nim(OpenSpielGame):
     """Nim. Acts: TAKE 3 B (three things from pile B). Payoffs 1 and -1, no draws.
 
-    Options: piles, sizes from 1 to 20 of 1 to 10 piles; misere, whether taking the last thing loses instead of wins.
-    With best play the first to move loses exactly if the sizes' XOR is 0; in misere with only sizes 1, if it is 1.
+    Options: piles, the sizes (1 to 20) of 1 to 10 piles; misere, whether taking the last thing loses instead of wins.
+    With best play, the first to move loses exactly if the sizes' XOR is 0; in misere with only sizes 1, if it is 1.
     """
 
     name = "nim"
@@ -26,9 +26,9 @@ class Nim(OpenSpielGame):
     perfect_information = True
 
     def __init__(self, *, piles: Sequence[int] = (1, 3, 5, 7), misere: bool = False, **options: Any) -> None:
-        if not isinstance(piles, list | tuple) or not 1 <= len(piles) <= MOST_PILES:
-            raise ValueError(f"piles must be a list of 1 to {MOST_PILES} sizes, not {piles!r}")
-        sizes = [whole_number("piles", size, least=1, most=MOST_THINGS) for size in piles]
+        if not isinstance(piles, list | tuple) or not 1 <= len(piles) <= MAX_PILES:
+            raise ValueError(f"piles must be a list of 1 to {MAX_PILES} sizes, not {piles!r}")
+        sizes = [whole_number("piles", size, least=1, most=MAX_THINGS) for size in piles]
         self.misere = flag("misere", misere)
         self.piles = len(sizes)
         super().__init__(f"nim(pile_sizes={';'.join(map(str, sizes))},is_misere={str(misere).lower()})", **options)

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from PIL.Image import Image as Pixels
 
 FORMATS = ("PNG", "JPEG", "WEBP")
-"""File formats that are read, by Pillow's names. Others may start programs (EPS), have no size (SVG) or take minutes to
-read a small file (GIF with many comments)."""
-LARGEST = 4096
+"""Accepted file formats, by Pillow's names. Others may start programs (EPS), have no size (SVG), or take minutes for a
+small file (GIF with many comments)."""
+MAX_SIDE = 4096
 """Maximum width and height of an image, in pixels."""
-MOST_BYTES = 64 << 20
+MAX_BYTES = 64 << 20
 _FILTERING = Lock()
-"""Held while warnings are filtered, which all threads share."""
+"""Lock on Python's warning filters, which all threads share."""
 _ORIENTATION = 0x0112
 """EXIF tag of an image's orientation; 1 is upright."""
 
@@ -50,8 +50,8 @@ def read_header(data: bytes) -> tuple[str, tuple[int, int]]:
 def decode_picture(data: bytes) -> "Pixels":
     """Return a file's picture in RGB. Transparency is dropped.
 
-    Raises ValueError for data that is no picture of one frame, and for one that is larger than `LARGEST` pixels or
-    rotated by EXIF.
+    Raises ValueError for data that is not a picture of one frame, and for a picture that is larger than `MAX_SIDE`
+    pixels or rotated by EXIF.
     """
     with _open_picture(data) as image:
         found: Pixels = image.convert("RGB")
@@ -63,17 +63,17 @@ def _open_picture(data: bytes) -> Iterator[Any]:
     """Open a picture file and check its size, frames and orientation. All errors within are ValueErrors."""
     from PIL import Image, UnidentifiedImageError
 
-    if len(data) > MOST_BYTES:
-        raise ValueError(f"the image cannot be read: it has more than {MOST_BYTES:,} bytes")
+    if len(data) > MAX_BYTES:
+        raise ValueError(f"the image cannot be read: it has more than {MAX_BYTES:,} bytes")
     try:
         check_structure(data)
         with _FILTERING, warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # `_check` refuses smaller pictures
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the limit of `_check` is lower
             opened = Image.open(io.BytesIO(data), formats=FORMATS)
         with opened as image:
             _check(image)
             yield image
-    except UnidentifiedImageError:  # whose message is the address of an object
+    except UnidentifiedImageError:  # its own message is only an object's address
         raise ValueError("the image cannot be read: its format is unknown (PNG, JPEG and WebP are)") from None
     except _PictureRefused:
         raise
@@ -83,7 +83,7 @@ def _open_picture(data: bytes) -> Iterator[Any]:
 
 
 def _check(image: Any) -> None:
-    if max(image.size) > LARGEST:
+    if max(image.size) > MAX_SIDE:
         raise _PictureRefused(f"an image of {image.width} x {image.height} pixels is too large")
     if getattr(image, "is_animated", False):
         raise _PictureRefused("the image is animated: choose one of its frames")

@@ -1,6 +1,4 @@
-"""Safe reading of files named by users: regular files of bounded size, never a pipe or device, which could block
-forever.
-"""
+"""Safe reading of files named by users: only regular files of bounded size. A pipe or device could block forever."""
 
 import errno
 import os
@@ -17,14 +15,15 @@ def open_plain(path: str | os.PathLike[str], max_bytes: int = UNLIMITED, follow_
     With `follow_links=False`, a symbolic link raises OSError, too.
     """
     link = 0 if follow_links else os.O_NOFOLLOW
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | link)  # a pipe would be waited for
+    # Not blocking, or opening a pipe would wait for its writer.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | link)
     try:
-        found = os.fstat(descriptor)
-        if stat.S_ISDIR(found.st_mode):
+        status = os.fstat(descriptor)
+        if stat.S_ISDIR(status.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.ENODEV, "it is no regular file")
-        if found.st_size > max_bytes:
+        if status.st_size > max_bytes:
             raise OSError(errno.EFBIG, f"it is larger than {max_bytes // 10**6:,} MB")
         return os.fdopen(descriptor, "rb")
     except OSError:

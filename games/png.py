@@ -29,7 +29,7 @@ class Album:
         self.pictures: dict[str, bytes] = {}
 
     def add(self, pixels: Pixels) -> Image:
-        """Keep RGB pixels as a PNG file, and return the image part that names it."""
+        """Store RGB pixels as a PNG file, and return the image part of a message that refers to it."""
         data = encode(pixels)
         image = Image(hashlib.sha256(data).hexdigest(), "image/png", pixels.shape[1], pixels.shape[0])
         self.pictures[image.hash] = data
@@ -41,7 +41,7 @@ def encode(pixels: Pixels) -> bytes:
     if pixels.ndim != 3 or pixels.shape[2] != 3 or pixels.dtype != np.uint8:
         raise ValueError(f"pixels are uint8 [height, width, 3], not {pixels.dtype} {list(pixels.shape)}")
     height, width = pixels.shape[:2]
-    rows = np.zeros((height, 1 + 3 * width), np.uint8)  # each begins with 0, for no filter
+    rows = np.zeros((height, 1 + 3 * width), np.uint8)  # each begins with a 0, which means no filter
     rows[:, 1:] = pixels.reshape(height, 3 * width)
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     chunks = ((b"IHDR", header), (b"IDAT", _to_zlib(rows.tobytes())), (b"IEND", b""))

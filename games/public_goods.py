@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from games.base import MOST_LISTED, TALK, number, whole_number
+from games.base import MAX_LISTED, TALK, number, whole_number
 from games.families.simultaneous import ROUND, SimultaneousGame, read_number
 
 
 class PublicGoods(SimultaneousGame):
-    """Acts: GIVE n, hidden until all have chosen. A round pays endowment - n + multiplier * total / players.
+    """Public goods game. Acts: GIVE n, hidden until all have chosen.
 
-    Options besides TextGame's: players 3 to 6; endowment >= 1, of each seat in each round; multiplier >= 0; rounds >=
-    1; continuation, the chance that another round follows. Reward part "round". `theory` is a seat's payoff in one
-    round at the defaults: in equilibrium nobody gives, at best all give all.
+    A round pays each seat endowment - n + multiplier * total / players, in reward part "round". Options besides
+    TextGame's: players 3 to 6; endowment >= 1, the coins of each seat per round; multiplier >= 0; rounds >= 1;
+    continuation, the probability of another round. `theory` is a seat's payoff in one round at the defaults: in
+    equilibrium, where nobody gives, and at best, if all give everything.
     """
 
     name = "public_goods"
@@ -26,7 +27,7 @@ class PublicGoods(SimultaneousGame):
         self, *, players: int = 3, endowment: int = 10, multiplier: float = 1.5, rounds: int = 3, **options: Any
     ) -> None:
         self.seats = tuple(f"player_{i}" for i in range(whole_number("players", players, least=3, most=6)))
-        self.endowment = whole_number("endowment", endowment, least=1, most=MOST_LISTED)
+        self.endowment = whole_number("endowment", endowment, least=1, most=MAX_LISTED)
         self.multiplier = number("multiplier", multiplier)
         super().__init__(rounds=rounds, **options)
 
@@ -36,7 +37,7 @@ class PublicGoods(SimultaneousGame):
         return (
             f"Public goods: in each round each of {len(self.seats)} players has {self.endowment} coins. GIVE n puts n "
             f"into the pot and keeps the rest; all choose at once. The pot times {self.multiplier:g} is shared "
-            f"equally. {self.length()}{talk}"
+            f"equally. {self.describe_length()}{talk}"
         )
 
     def public(self) -> dict[str, Any]:

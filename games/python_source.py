@@ -16,11 +16,11 @@ def parse_python(source: str, mode: Literal["eval"]) -> ast.Expression: ...
 def parse_python(source: str, mode: Literal["exec", "eval"] = "exec") -> ast.AST:
     """Return the syntax tree of some Python code. Raises ValueError if it cannot be parsed, and never warns.
 
-    Python 3.11 raises a SystemError if another thread parses at the same time (python/cpython#106905). The lock keeps
-    this module's calls apart. Calls of other libraries may still meet one of them, which then parses again.
+    Python 3.11 raises a SystemError if another thread parses at the same time (python/cpython#106905). The lock
+    serialises calls of this function. If another library parses meanwhile, this function tries again.
     """
     with _LOCK, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # such as of an invalid escape in a string
+        warnings.simplefilter("ignore")  # such as warnings of invalid escapes in strings
         for _ in range(ATTEMPTS):
             try:
                 return ast.parse(source, mode=mode)

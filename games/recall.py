@@ -19,9 +19,10 @@ GOAL = "goal"
 class Recall(TextGame):
     """Memory test. Acts: PASS after each line of facts or filler, then the digit that was asked for.
 
-    Of `lines` lines `facts` are facts such as "book 3", each of another thing; the others are filler. All are equally
-    likely to be asked for, so a keeper of c of f facts who else guesses among v values gets (c + (f - c) / v)
-    / f right. Options: lines 1 to 1,000; facts 1 to 10, no more than lines; values 2 to 10, digits from 0 on.
+    `facts` of the `lines` lines are facts such as "book 3", each about another thing; the others are filler. The
+    question is about a uniformly drawn fact. A player that remembers c of f facts, and guesses one of v values for the
+    others, is right with probability (c + (f - c) / v) / f. Options: lines 1 to 1,000; facts 1 to 10, at most lines;
+    values 2 to 10, digits from 0 on.
     """
 
     name = "recall"
@@ -44,8 +45,8 @@ class Recall(TextGame):
         places = sorted(rng.choice(self.lines, size=self.facts, replace=False).tolist())
         for place, (thing, value) in zip(places, self.truth.items(), strict=True):
             self.script[place] = f"{thing} {value}"
-        self.asked = things[rng.integers(self.facts)]
-        self.told = 0
+        self.question = things[rng.integers(self.facts)]
+        self.lines_sent = 0
         self._next_line()
 
     def rules(self) -> str:
@@ -57,7 +58,7 @@ class Recall(TextGame):
 
     def public(self) -> dict[str, Any]:
         """Return the number of lines still to come, as `lines_left`."""
-        return {"lines_left": self.lines - self.told}
+        return {"lines_left": self.lines - self.lines_sent}
 
     def private(self, seat: str) -> dict[str, Any]:
         """Return {}: facts to remember come only once, in messages."""
@@ -70,30 +71,30 @@ class Recall(TextGame):
     @property
     def is_asking(self) -> bool:
         """True once the question has been asked."""
-        return self.told > self.lines
+        return self.lines_sent > self.lines
 
     def play(self, seat: str, act: str) -> str:
-        """Go on to the next line after PASS, or pay 1 for the right digit and end the match."""
+        """Send the next line after PASS, or pay 1 for the right digit and end the match."""
         word = act.strip().upper()
         if word not in self.legal(seat):
             raise IllegalAct("answer with the digit" if self.is_asking else "write PASS")
         if not self.is_asking:
             self._next_line()
             return word
-        right = word == str(self.truth[self.asked])
+        right = word == str(self.truth[self.question])
         if right:
             self.pay(seat, GOAL, 1.0)
-        self.end("right" if right else "wrong", f"{self.asked} {self.truth[self.asked]}.")
+        self.end("right" if right else "wrong", f"{self.question} {self.truth[self.question]}.")
         return word
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return `right`, whether the answer was, and `distance`: the number of lines from the fact to the question."""
-        place = next(i for i, line in enumerate(self.script) if line.split()[0] == self.asked)
+        """Return `right`, whether the answer was right, and `distance`, the lines from the fact to the question."""
+        place = next(i for i, line in enumerate(self.script) if line.split()[0] == self.question)
         return {"right": self.ended == "right", "distance": self.lines - place}
 
     def _next_line(self) -> None:
-        line = self.script[self.told] if self.told < self.lines else f"ask {self.asked}"
-        self.told += 1
+        line = self.script[self.lines_sent] if self.lines_sent < self.lines else f"ask {self.question}"
+        self.lines_sent += 1
         self.tell(line)
 
 

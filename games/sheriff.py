@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from games.base import MOST_LISTED, number, whole_number
+from games.base import MAX_LISTED, number, whole_number
 from games.families.openspiel import OpenSpielGame
 
 ANSWERS = ("PASS", "INSPECT")
@@ -16,18 +16,18 @@ ANSWERS = ("PASS", "INSPECT")
 class Sheriff(OpenSpielGame):
     """Smuggling with bribes. Acts: the smuggler's hidden LOAD n, then BRIBE n per round; the sheriff's INSPECT or PASS.
 
-    Options, OpenSpiel's: max_items >= 1, max_bribe >= 0, num_rounds >= 1; item_value, item_penalty and
-    sheriff_penalty >= 0, in coins. Reward part "outcome", by the last round alone. Inspected: n items cost the
-    smuggler n * item_penalty, paid to the sheriff; an empty cargo costs the sheriff sheriff_penalty, paid to the
-    smuggler. Passed: the smuggler gets n * item_value less the last bribe, which the sheriff gets.
+    Options, named as in OpenSpiel: max_items >= 1, max_bribe >= 0, num_rounds >= 1; item_value, item_penalty and
+    sheriff_penalty >= 0, in coins. Reward part "outcome" depends only on the last round. After INSPECT, the smuggler
+    pays the sheriff n * item_penalty for n items, or the sheriff pays the smuggler sheriff_penalty for none. After
+    PASS, the smuggler gets n * item_value minus the last bribe, which the sheriff gets.
     """
 
     name = "sheriff"
     seats: tuple[str, ...] = ("smuggler", "sheriff")
     metadata: ClassVar[dict[str, Any]] = {"name": "sheriff_v0", "render_modes": ["ansi"]}
-    # What a seat can secure, whatever the other does. Sheriff: 0, by PASS. Smuggler: s N v / (s + N v + N q) with N
-    # items, value v, penalty q and sheriff's penalty s: it never bribes and loads nothing with probability
-    # N (v + q) / (s + N v + N q), else N; INSPECT with probability N v / (s + N v + N q) holds it there.
+    # Payoff that a seat can secure, whatever the other does. Sheriff: 0, by PASS. Smuggler: s N v / (s + N v + N q),
+    # with N items, value v, penalty q and sheriff's penalty s: it never bribes and loads nothing with probability
+    # N (v + q) / (s + N v + N q), else N. INSPECT with probability N v / (s + N v + N q) holds it to this payoff.
     theory: ClassVar[Mapping[str, float]] = {"secure_smuggler": 0.75, "secure_sheriff": 0.0}
 
     def __init__(
@@ -41,7 +41,7 @@ class Sheriff(OpenSpielGame):
         sheriff_penalty: float = 3.0,
         **options: Any,
     ) -> None:
-        self.max_items = whole_number("max_items", max_items, least=1, most=MOST_LISTED)
+        self.max_items = whole_number("max_items", max_items, least=1, most=MAX_LISTED)
         self.max_bribe = whole_number("max_bribe", max_bribe, least=0)
         self.num_rounds = whole_number("num_rounds", num_rounds, least=1)
         self.item_value, self.item_penalty = number("item_value", item_value), number("item_penalty", item_penalty)

@@ -1,6 +1,6 @@
 """Slow calls of games, such as running code or a query, which may run in another process.
 
-Only the call travels, never the game. If a worker dies, the match fails and is played again from its deal.
+Only the call is sent there, never the game. If a worker dies, the match fails and is played again from its deal.
 """
 
 from collections.abc import Callable
@@ -24,8 +24,8 @@ EXECUTOR: ContextVar[Executor | None] = ContextVar("executor", default=None)
 """Function that runs the slow calls of games in this context. None runs them in place."""
 
 
-def slowly(work: Callable[Arguments, Result], /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-    """Run `work`, in another process or on another machine if `EXECUTOR` is set, and return its result.
+def offload(work: Callable[Arguments, Result], /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+    """Run `work`, offloaded to another process or machine if `EXECUTOR` is set, and return its result.
 
     `work` must be a module-level function that depends on its arguments alone; arguments and result must be picklable.
     Only games with `blocks` may call this: other games run on the event loop, which the call would hold up.

@@ -1,4 +1,4 @@
-"""Tasks of your own: one seat reads a task and answers once; a function of yours or its agent program scores it."""
+"""Tasks of users: one seat reads a task and answers once. A user's function, or the seat's agent program, scores it."""
 
 from __future__ import annotations
 
@@ -19,16 +19,19 @@ from games.plain_files import read_plain
 
 AGENT = "agent"
 FILE_BYTES = 10**9
-MOST_DRAWN = 2**31
+MAX_DRAWN = 2**31
 REWARD = "reward"
 
 
 class Tasks(TextGame):
     """Answer a task once. The observation is the task's text, and the answer is free text.
 
-    Options, besides those of `TextGame`: `file`, JSON Lines with a text `task` in each row, of which a match draws one;
-    without it the observation is a random number. `reward`, path/to/file.py:function, which gets the row and the answer
-    and returns a number or a dict of named rewards; without it the seat's agent program posts the reward.
+    Options besides TextGame's:
+
+    - file: a file of JSON Lines, each with a text `task`, of which a match draws one; without it, the task is a random
+      number
+    - reward: path/to/file.py:function, which takes the row and the answer, and returns a number or a dict of named
+      rewards; without it, the seat's agent program posts the reward
     """
 
     name = "tasks"
@@ -46,41 +49,41 @@ class Tasks(TextGame):
         self._posted: Mapping[str, float] = {}
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw a task and show it."""
+        """Draw a task and send it to the seat."""
         self._posted = {}
         if self.rows:
             self._row = self.rows[int(rng.integers(len(self.rows)))]
         else:
-            number = int(rng.integers(MOST_DRAWN))
+            number = int(rng.integers(MAX_DRAWN))
             self._row = {"task": f"Task {number}", "number": number}
         self.tell(self._row["task"], AGENT)
 
     def rules(self) -> str:
-        """Return the one rule."""
+        """Return the rules: answer the task, in a text of limited length."""
         return f"Answer the task. An answer is a text of up to {ACTION_LENGTH:,} characters."
 
     def public(self) -> dict[str, Any]:
-        """Return no facts: the task is a message."""
+        """Return {}: the task is a message."""
         return {}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return no facts."""
+        """Return {}: the seat has no private facts."""
         return {}
 
     def take_rewards(self, seat: str, rewards: Mapping[str, float]) -> None:
-        """Replace the rewards that the answer will earn. Raises ValueError if a function decides them."""
+        """Set the rewards to pay for the answer. Raises ValueError if a function decides them."""
         if self.function:
             raise ValueError("the game's `reward` function decides the rewards")
         self._posted = dict(rewards)
 
     def play(self, seat: str, act: str) -> str:
-        """Score the answer and end the match. A user's function may raise anything, which fails the match."""
+        """Score the answer and end the match. An error of the user's function makes the match fail."""
         if not act.strip():
             raise IllegalAct("the answer is empty")
         rewards = self._posted
         if self.function:
-            given = self.function(dict(self._row), act)
-            rewards = given if isinstance(given, Mapping) else {REWARD: given}
+            result = self.function(dict(self._row), act)
+            rewards = result if isinstance(result, Mapping) else {REWARD: result}
         for part, value in rewards.items():
             if isinstance(value, bool | int | float | np.number) and isinstance(part, str) and math.isfinite(value):
                 self.pay(seat, part, float(value))
@@ -99,7 +102,7 @@ Tasks.players = {"repeater": _repeater}
 
 
 def load_reward(name: str) -> Callable[[dict[str, Any], str], Any]:
-    """Return the function that `path/to/file.py:function` names. Raises ValueError if there is none."""
+    """Import the function at `path/to/file.py:function` and return it. Raises ValueError if there is none."""
     path = file_of(name)
     if path is None:
         raise ValueError(f"reward: write path/to/file.py:function, not {name[:80]!r}")
@@ -111,7 +114,10 @@ def load_reward(name: str) -> Callable[[dict[str, Any], str], Any]:
 
 @functools.lru_cache(maxsize=8)
 def read_tasks(path: str, mtime: int) -> tuple[Mapping[str, Any], ...]:
-    """Return the rows of a JSON Lines file, cached by `mtime`. Raises ValueError with file and line."""
+    """Return the rows of a JSON Lines file, cached by path and `mtime`.
+
+    Raises ValueError, with file and line, for a row that is not an object with a text `task`.
+    """
     try:
         lines = read_plain(path, FILE_BYTES).decode().split("\n")  # not splitlines: JSON texts may hold U+2028
     except (OSError, UnicodeDecodeError) as error:

@@ -23,12 +23,16 @@ SUBGOAL = "subgoal"
 class TextNavigation(Solitaire):
     """Errand in a house. Acts: GO direction, TAKE item, DROP item. Goal: drop the wanted item in the wanted room.
 
-    Only the room the walker is in is seen, so the item has to be looked for. Acts that are impossible now are illegal;
-    every exit and item is listed. Who explores depth first and then goes straight needs fewer than 4 * rooms
-    turns, the default max_turns. Options besides Solitaire's: rooms 2 to 12, items 1 to 10; subgoals, whether taking
-    the wanted item for the first time and bringing it pay the part "subgoal" of 1 each, marks for credit that are no
-    part of the payoff; strategist, whether a seat of this name sees the same, says before each turn what to do, and
-    alone is paid for it, so that the walker need not learn. Source of these two seats: EPO (Liu et al. 2025, ACL).
+    The walker sees only its own room, so it has to search for the item. All possible acts are listed, others are
+    illegal. Depth-first exploration followed by the shortest path needs fewer than 4 * rooms turns, the default
+    max_turns. Options besides Solitaire's:
+
+    - rooms: 2 to 12
+    - items: 1 to 10
+    - subgoals: whether taking the wanted item for the first time, and delivering it, pay 1 each in part "subgoal",
+      which serves credit assignment and is not part of the payoff
+    - strategist: whether a second seat, `strategist`, sees the same facts, advises the walker before each turn, and
+      gets all rewards, so that only the strategist learns; the two seats are from EPO (Liu et al. 2025, ACL)
     """
 
     name = "text_navigation"
@@ -75,7 +79,7 @@ class TextNavigation(Solitaire):
 
     @property
     def turns_left(self) -> int:
-        """Number of acts that the walker has left."""
+        """Number of acts left to the walker."""
         return self.max_turns - self.walker_acts
 
     def rules(self) -> str:
@@ -96,7 +100,7 @@ class TextNavigation(Solitaire):
         }  # fmt: skip
 
     def situation(self, seat: str) -> str:
-        """Return a text of the room, every item's room, and the strategist's advice."""
+        """Return the room, every item's room, and the strategist's advice as text."""
         return f"{self.position} {self.places} {self.strategy}".rstrip()
 
     def legal(self, seat: str) -> list[str] | None:
@@ -112,14 +116,14 @@ class TextNavigation(Solitaire):
     def play(self, seat: str, act: str) -> str:
         """Move, take or drop and return the change for all seats, or record the strategist's advice."""
         if seat == STRATEGIST:
-            if not (said := to_one_line(act)):
+            if not (advice := to_one_line(act)):
                 raise IllegalAct("say what the walker is to do")
-            self.strategy = said
-            return f"SAY {said}"
+            self.strategy = advice
+            return f"SAY {advice}"
         verb, _, noun = " ".join(act.split()).partition(" ")
         verb, noun = verb.upper(), noun.lower() if verb.upper() != "GO" else noun.upper()
-        read = f"{verb} {noun}"
-        if read not in self.acts():
+        parsed = f"{verb} {noun}"
+        if parsed not in self.acts():
             raise IllegalAct({
                 "GO": f"there is no way {noun}", "TAKE": f"there is no {noun} here", "DROP": f"you have no {noun}",
             }.get(verb, "write GO and a direction, or TAKE or DROP and an item")[:80])  # fmt: skip
@@ -131,11 +135,11 @@ class TextNavigation(Solitaire):
             self.tell(f"You {'take' if verb == 'TAKE' else 'drop'} the {noun}.")
         solved, taking = self.places[self.wanted] == self.goal, not self.taken and self.places[self.wanted] is None
         self.taken |= taking
-        paid, self.strategy = self.seats[0], ""
+        payee, self.strategy = self.seats[0], ""
         if self.subgoals and (taking or solved):
-            self.pay(paid, SUBGOAL, 1.0)
-        self.score(paid, solved, f"The {self.wanted} is where it was wanted.", "No turns are left.")
-        return read
+            self.pay(payee, SUBGOAL, 1.0)
+        self.score(payee, solved, f"The {self.wanted} is where it was wanted.", "No turns are left.")
+        return parsed
 
     def payoffs(self) -> dict[str, float]:
         """Return the payoffs without part "subgoal", which only serves credit assignment."""
@@ -147,4 +151,4 @@ class TextNavigation(Solitaire):
         return {**super().figures(), "shortest": self.shortest, "efficiency": efficiency}
 
     def _list_items(self, place: Cell | None) -> list[str]:
-        return sorted(item for item, there in self.places.items() if there == place)
+        return sorted(item for item, item_place in self.places.items() if item_place == place)

@@ -12,7 +12,7 @@ WORDS = tuple(f"PLAY {cell}" for cell in range(1, 10))
 
 
 class TicTacToe(GameWithDraws):
-    """Tic-tac-toe. Acts: PLAY n, cells from 1 at the top left. Payoffs 1, -1; option draw: what a draw pays both."""
+    """Tic-tac-toe. Acts: PLAY n, cells from 1 at the top left. Payoffs 1 and -1, at a draw option `draw` for both."""
 
     name = "tic_tac_toe"
     seats: tuple[str, ...] = ("first", "second")

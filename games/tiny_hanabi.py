@@ -1,5 +1,6 @@
-"""Tiny Hanabi: two cards and two acts, where the first act is also a signal (Foerster et al. 2019). Rules
-by OpenSpiel.
+"""Tiny Hanabi: each seat has a card and acts once; the first act is also a signal (Foerster et al. 2019).
+
+Rules by OpenSpiel.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ WORDS = tuple(f"PLAY {act}" for act in ACTS)
 
 @functools.cache
 def describe_payoffs(payoffs: str) -> str:
-    """Describe OpenSpiel's payoffs for the rules, by both cards, first's act and second's act. Cached."""
+    """Return OpenSpiel's payoffs in words for the rules, by both cards, first's act and second's act. Cached."""
     values = np.reshape(payoffs.split(";"), (len(CARDS), len(CARDS), len(ACTS), len(ACTS)))
     parts = []
     for own, other in np.ndindex(len(CARDS), len(CARDS)):
@@ -66,7 +67,7 @@ class TinyHanabi(OpenSpielGame):
         return "over", f"The match is over: both get {self.returns()[0]:g}."
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return options of two deals with the same card for this seat and either card for the other seat."""
+        """Return options of two deals with the same card for this seat and different cards for the other seat."""
         own = int(rng.integers(len(CARDS)))
         deals = [[own, other] if seat == "first" else [other, own] for other in range(len(CARDS))]
         return {"chance": deals[0]}, {"chance": deals[1]}

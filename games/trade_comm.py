@@ -17,14 +17,14 @@ LETTERS = string.ascii_uppercase
 class TradeComm(OpenSpielGame):
     """Blind trade. Acts: SAY letter, then TRADE give FOR get, unseen, once each; pays both 1 if the trades match.
 
-    Options: num_items 2 to 26. The talk option is off unless given: the one letter is all that may be said.
+    Option: num_items 2 to 26. Talk is off by default, because each seat may only say one letter.
     reset(options={"chance": [item of first * num_items + item of second]}) fixes the deal.
     """
 
     name, cooperative = "trade_comm", True
     seats: tuple[str, ...] = ("first", "second")
     metadata: ClassVar[dict[str, Any]] = {"name": "trade_comm_v0", "render_modes": ["ansi"]}
-    # Silent, a plan of each side pairs at most num_items of all num_items^2 deals (here 4 of 16).
+    # Without letters, fixed plans of both sides match at most num_items of the num_items^2 deals (here 4 of 16).
     theory: ClassVar[Mapping[str, float]] = {"best": 1.0, "best_silent": 0.25}
 
     def __init__(self, *, num_items: int = 4, talk: bool = False, **options: Any) -> None:

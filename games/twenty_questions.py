@@ -37,8 +37,8 @@ class TwentyQuestions(Questions):
 
     name = "twenty_questions"
     metadata: ClassVar[dict[str, Any]] = {"name": "twenty_questions_v0", "render_modes": ["ansi"]}
-    # n yes/no acts, the last of them a right guess, tell at most 2^(n-1) things apart.
+    # n yes/no acts, the last of them the right guess, distinguish at most 2^(n-1) things.
     theory: ClassVar[Mapping[str, float]] = {"things": 59.0, "least_worst_case_turns": 7.0}
     book = load_zoo()
-    sort = "animal"
+    noun = "animal"
     notes = " Catsize: as big as a cat or bigger; type other: molluscs, crustaceans, worms and the like."

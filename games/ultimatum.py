@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from games.base import MOST_LISTED, TALK, IllegalAct, TextGame, whole_number
+from games.base import MAX_LISTED, TALK, IllegalAct, TextGame, whole_number
 
 OFFER = re.compile(r"\s*OFFER\s+(\d{1,9})\s*", re.ASCII | re.IGNORECASE)
 
@@ -16,14 +16,14 @@ OFFER = re.compile(r"\s*OFFER\s+(\d{1,9})\s*", re.ASCII | re.IGNORECASE)
 class Ultimatum(TextGame):
     """Ultimatum game. Acts: OFFER n (the responder's part), then ACCEPT or REJECT. Option: pie >= 1, coins to split.
 
-    Reward part "deal": to both seats when the offer is accepted. Subgame perfect are two pure outcomes (`theory`,
-    at the default pie): the offer of nothing, accepted; and of one, by a responder that would reject nothing.
+    Reward part "deal" pays each seat its part if the offer is accepted. There are two pure subgame-perfect outcomes
+    (`theory`, at the default pie): an offer of 0, accepted, and an offer of 1 to a responder that would reject 0.
     """
 
     name = "ultimatum"
     seats: tuple[str, ...] = ("proposer", "responder")
     metadata: ClassVar[dict[str, Any]] = {"name": "ultimatum_v0", "render_modes": ["ansi"]}
-    reward_parts: Mapping[str, str] = {"deal": "the own share of the pie"}
+    reward_parts: Mapping[str, str] = {"deal": "the seat's share of the pie"}
     theory: ClassVar[Mapping[str, float]] = {
         "least_equilibrium_offer": 0, "most_equilibrium_offer": 1,
         "least_proposer_payoff": 9, "most_proposer_payoff": 10,
@@ -32,7 +32,7 @@ class Ultimatum(TextGame):
 
     def __init__(self, *, pie: int = 10, **options: Any) -> None:
         super().__init__(**options)
-        self.pie = whole_number("pie", pie, least=1, most=MOST_LISTED)
+        self.pie = whole_number("pie", pie, least=1, most=MAX_LISTED)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Start without an offer. Nothing is drawn."""
@@ -47,7 +47,7 @@ class Ultimatum(TextGame):
         )
 
     def public(self) -> dict[str, Any]:
-        """Return the size of the `pie`, and the responder's part of it in the `offer` (None before it)."""
+        """Return the size of the `pie`, and the responder's part of it as `offer`, None before the offer."""
         return {"pie": self.pie, "offer": self.offer}
 
     def private(self, seat: str) -> dict[str, Any]:
@@ -59,7 +59,7 @@ class Ultimatum(TextGame):
         return [f"OFFER {n}" for n in range(self.pie + 1)] if self.offer is None else ["ACCEPT", "REJECT"]
 
     def play(self, seat: str, act: str) -> str:
-        """Record the offer, or pay by the answer and end the match. Returns the act's text.
+        """Record the offer, or pay according to the answer and end the match. Returns the act's text.
 
         Raises IllegalAct for other texts.
         """

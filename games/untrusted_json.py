@@ -1,21 +1,21 @@
-"""JSON values that models wrote, as JSON or as Python literals, within bounds on their depth and size."""
+"""Decode values that models wrote, as JSON or as Python literals, with bounds on depth and size."""
 
 import ast
 import json
 import math
 from typing import Any
 
-DEEPEST = 16
+MAX_DEPTH = 16
 """Maximum nesting of lists and objects in an argument of a tool call."""
-LONGEST_NUMBER = 40
+MAX_DIGITS = 40
 """Maximum digits of an integer."""
 NAMES = {"true": True, "false": False, "null": None}
 
 
 def is_too_deep(value: Any) -> bool:
-    """Return True if lists and dicts are nested more than `DEEPEST` deep inside a value."""
+    """Return True if lists and dicts are nested more than `MAX_DEPTH` deep inside a value."""
     level = [value]
-    for _ in range(DEEPEST + 1):
+    for _ in range(MAX_DEPTH + 1):
         nested = [entry for entry in level if isinstance(entry, dict | list)]
         level = [part for entry in nested for part in (entry.values() if isinstance(entry, dict) else entry)]
     return any(isinstance(entry, dict | list) for entry in level)
@@ -33,8 +33,8 @@ def require_bounded(value: Any) -> Any:
     """Return the value unchanged. Raises ValueError for an infinite or overlong number."""
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError("a number is too large")
-    if isinstance(value, int) and abs(value) >= 10**LONGEST_NUMBER:
-        raise ValueError(f"a number has more than {LONGEST_NUMBER} digits")
+    if isinstance(value, int) and abs(value) >= 10**MAX_DIGITS:
+        raise ValueError(f"a number has more than {MAX_DIGITS} digits")
     return value
 
 
@@ -47,9 +47,12 @@ def decode_text(text: str) -> Any:
 
 
 def decode_literal(node: ast.expr, depth: int = 0) -> Any:
-    """Return the value of a Python literal, in which JSON's true, false and null may stand. Raises ValueError."""
-    if depth > DEEPEST:
-        raise ValueError(f"the arguments are nested more than {DEEPEST} deep")
+    """Return the value of a Python literal, which may contain JSON's true, false and null.
+
+    Raises ValueError, with a reason for the model, for anything else. `depth` counts recursive calls.
+    """
+    if depth > MAX_DEPTH:
+        raise ValueError(f"the arguments are nested more than {MAX_DEPTH} deep")
     match node:
         case ast.Constant(value=str() | int() | float() | None as value):
             return require_bounded(value)
@@ -70,8 +73,8 @@ def decode_literal(node: ast.expr, depth: int = 0) -> Any:
 
 
 def _parse_integer(digits: str) -> int:
-    if len(digits) > LONGEST_NUMBER:
-        raise ValueError(f"a number has more than {LONGEST_NUMBER} digits")
+    if len(digits) > MAX_DIGITS:
+        raise ValueError(f"a number has more than {MAX_DIGITS} digits")
     return int(digits)
 
 

@@ -27,8 +27,8 @@ class WordClue(TextGame):
     """Find target words by clues. Acts: the giver's CLUE word number; then the guessers' GUESS word or STOP in turn.
 
     STOP ends a guesser's round. Options: players 2 to 5, one giver and the guessers; words 2 to 25 on the board;
-    targets 1 to words - 1; rounds >= 1, clues in a match; cost >= 0 of a wrong guess. Talk is off unless given. Nobody
-    checks that clues are English. reset(options={"board": [words], "targets": [words]}) fixes either or both.
+    targets 1 to words - 1; rounds >= 1, clues in a match; cost >= 0 of a wrong guess. Talk is off by default. Clues are
+    not checked to be English. reset(options={"board": [words], "targets": [words]}) fixes either or both.
     """
 
     name, cooperative = "word_clue", True
@@ -45,9 +45,9 @@ class WordClue(TextGame):
         guessers = whole_number("players", players, least=2, most=5) - 1
         self.seats = (GIVER, *(f"guesser_{n + 1}" for n in range(guessers)))
         self.size = whole_number("words", words, least=2, most=25)
-        self.aims = whole_number("targets", targets, least=1, most=self.size - 1)
+        self.target_count = whole_number("targets", targets, least=1, most=self.size - 1)
         self.rounds, self.cost = whole_number("rounds", rounds, least=1), number("cost", cost)
-        self.stakes = self.cost * min(self.rounds, self.size - self.aims)
+        self.stakes = self.cost * min(self.rounds, self.size - self.target_count)
         super().__init__(**{"talk": False, **options})
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
@@ -55,22 +55,22 @@ class WordClue(TextGame):
         board = list(options.get("board") or rng.choice(load_nouns(), self.size, replace=False).tolist())
         if not len(board) == len(set(board)) == self.size or not all(re.fullmatch("[a-z]+", str(w)) for w in board):
             raise ValueError(f"board must be {self.size} different words of letters a-z, not {board!r}")
-        targets = list(options.get("targets") or rng.choice(board, self.aims, replace=False).tolist())
-        if not len(targets) == len(set(targets)) == self.aims or not set(targets) <= set(board):
-            raise ValueError(f"targets must be {self.aims} different words of the board, not {targets!r}")
+        targets = list(options.get("targets") or rng.choice(board, self.target_count, replace=False).tolist())
+        if not len(targets) == len(set(targets)) == self.target_count or not set(targets) <= set(board):
+            raise ValueError(f"targets must be {self.target_count} different words of the board, not {targets!r}")
         self.board, self.targets = board, [word for word in board if word in targets]
         self.found: list[str] = []
         self.missed: list[str] = []
         self.round, self.clue, self.guesses_left = 1, "", 0
-        self.guessing: list[str] = []  # who may still guess in this round, the next one first
+        self.guessing: list[str] = []  # seats that may still guess in this round, the next one first
 
     def rules(self) -> str:
         """Return the rules as one paragraph: the clue, the guesses, the payoffs."""
         who = "guesser then does" if len(self.seats) == 2 else "guessers then in turn do"
         return (
-            f"A team game: {self.aims} of the {self.size} English nouns on the board are targets, known to the giver "
-            f"alone. In each of {self.rounds} rounds the giver does CLUE word number: one English word (letters a-z) "
-            "that is, contains and is part of no board word, and how many guesses may follow. "
+            f"A team game: {self.target_count} of the {self.size} English nouns on the board are targets, known to the "
+            f"giver alone. In each of {self.rounds} rounds the giver does CLUE word number: one English word (letters "
+            "a-z) that is, contains and is part of no board word, and how many guesses may follow. "
             f"The {who} GUESS word (from the board) or STOP. All score 1 per target found; another word costs all "
             f"{self.cost:g} and ends the round."
         )
@@ -86,7 +86,7 @@ class WordClue(TextGame):
         return {"targets": [word for word in self.targets if word not in self.found]} if seat == GIVER else {}
 
     def legal(self, seat: str) -> list[str] | None:
-        """Return GUESS for every word not yet guessed, and STOP; None for the giver, as clues cannot be listed."""
+        """Return GUESS for every word not yet guessed, and STOP; None for the giver, whose clues cannot be listed."""
         return None if seat == GIVER else [*(f"GUESS {word}" for word in self.public()["board"]), "STOP"]
 
     def play(self, seat: str, act: str) -> str:
@@ -113,18 +113,18 @@ class WordClue(TextGame):
     def figures(self) -> dict[str, float | bool | str]:
         """Return targets `found`, wrong guesses, rounds started, the `share` of targets found, and the targets."""
         counts = {"found": len(self.found), "missed": len(self.missed), "rounds": self.round}
-        return {**counts, "share": len(self.found) / self.aims, "answer": ", ".join(self.targets)}
+        return {**counts, "share": len(self.found) / self.target_count, "answer": ", ".join(self.targets)}
 
     def _give_clue(self, act: str) -> str:
         if not (match := CLUE.fullmatch(act)):
             raise IllegalAct("write CLUE, one word of 2 to 20 letters and a number")
-        clue, guesses, left = match[1].lower(), int(match[2]), self.aims - len(self.found)
+        clue, guesses, left = match[1].lower(), int(match[2]), self.target_count - len(self.found)
         if not 1 <= guesses <= left:
             raise IllegalAct(f"the number must be from 1 to {left}, the targets left")
         if near := next((word for word in self.board if word in clue or clue in word), None):
             raise IllegalAct(f"the clue may not be, contain or be part of a board word, such as {near}")
         self.clue, self.guesses_left = f"{clue} {guesses}", guesses
-        first = (self.round - 1) % (len(self.seats) - 1)  # another guesser begins each round
+        first = (self.round - 1) % (len(self.seats) - 1)  # guessers take turns in beginning a round
         self.guessing = [*self.seats[1 + first :], *self.seats[1 : 1 + first]]
         return f"CLUE {clue} {guesses}"
 
@@ -135,7 +135,7 @@ class WordClue(TextGame):
         for seat in self.seats:
             self.pay(seat, "found" if hit else "missed", 1.0 if hit else -self.cost)
         self.tell(f"{word} is a target." if hit else f"{word} is not a target: the round is over.")
-        if len(self.found) == self.aims:
+        if len(self.found) == self.target_count:
             self.end("found", "All targets are found.")
         elif hit and self.guesses_left:
             self.guessing.append(self.guessing.pop(0))
@@ -145,6 +145,6 @@ class WordClue(TextGame):
     def _close_round(self) -> None:
         self.guessing, self.clue, self.guesses_left = [], "", 0
         if self.round == self.rounds:
-            self.end("rounds", f"The rounds are over: {len(self.found)} of {self.aims} targets are found.")
+            self.end("rounds", f"The rounds are over: {len(self.found)} of {self.target_count} targets are found.")
         else:
             self.round += 1

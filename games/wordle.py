@@ -18,45 +18,45 @@ ALL_RIGHT = "G" * LETTERS
 
 
 @functools.cache
-def common_words() -> tuple[str, ...]:
+def load_words() -> tuple[str, ...]:
     """Return the five-letter words of games/data/wordle.txt, in the file's order. Cached."""
     return tuple(files("games").joinpath("data/wordle.txt").read_text(encoding="ascii").split())
 
 
 def feedback(guess: str, word: str) -> str:
-    """Return the marks of a guess, a letter each: G right, Y elsewhere in `word`, - not (or not so often) in it.
+    """Return the marks of a guess, one per letter: G right, Y elsewhere in `word`, - not (or not so often) in it.
 
-    Each letter of the word explains one mark: right letters first, then the others from the left.
+    Each letter of the word accounts for one mark: G first, then Y from the left.
     """
-    spare = Counter(true for letter, true in zip(guess, word, strict=True) if letter != true)
+    spare = Counter(hidden for letter, hidden in zip(guess, word, strict=True) if letter != hidden)
     marks = []
-    for letter, true in zip(guess, word, strict=True):
-        if letter != true and spare[letter]:
+    for letter, hidden in zip(guess, word, strict=True):
+        if letter != hidden and spare[letter]:
             spare[letter] -= 1
             marks.append("Y")
         else:
-            marks.append("G" if letter == true else "-")
+            marks.append("G" if letter == hidden else "-")
     return "".join(marks)
 
 
 def is_word(text: str) -> bool:
-    """Return True if the text is five small letters from a to z. Any such text may be guessed."""
+    """Return True if the text is five lower-case letters from a to z. Any such text may be guessed."""
     return len(text) == LETTERS and text.isascii() and text.isalpha() and text == text.lower()
 
 
 class Wordle(Solitaire):
     """Wordle. Act: GUESS and any five letters; `legal` lists the game's words.
 
-    Reward "steps" pays as LMRL-Gym does, -1 per guess and 0 for the right one. Options besides Solitaire's:
-    max_turns, the tries; words, different words of five small letters (None: the common ones); split, which of them may
-    be hidden: "all", every fourth ("test") or the others ("train"). Any may be guessed.
-    reset(options={"word": one of the words}) hides that word.
+    Reward "steps" pays as in LMRL-Gym, -1 per guess and 0 for the right one. Options besides Solitaire's: max_turns,
+    the number of guesses; words, different words of five lower-case letters (None: common ones); split, the words that
+    may be hidden: "all", every fourth ("test") or the others ("train"). reset(options={"word": one of the words}) hides
+    that word.
     """
 
     name = "wordle"
     seats: tuple[str, ...] = ("guesser",)
     metadata: ClassVar[dict[str, Any]] = {"name": "wordle_v0", "render_modes": ["ansi"]}
-    # 3^5 marks less the five with four G and one Y: the last letter would have nowhere to go.
+    # All 3^5 marks except the five with four G and one Y, which leave no other place for the last letter.
     theory: ClassVar[Mapping[str, float]] = {"feedbacks": 238.0}
 
     def __init__(
@@ -69,14 +69,14 @@ class Wordle(Solitaire):
     ) -> None:
         if words is not None and not (words and len(set(words)) == len(words) and all(map(is_word, words))):
             raise ValueError("words must be a list of different words of five letters from a to z")
-        self.words = common_words() if words is None else tuple(words)
+        self.words = load_words() if words is None else tuple(words)
         self.split = choice("split", split, "all", "train", "test")
         if self.split == "train" and len(self.words) == 1:
             raise ValueError("split must not be train with one word, which is for test")
         super().__init__(max_turns=max_turns, **options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Hide a word of the split, drawn uniformly, or the option `word`. Raises ValueError unless the game has it."""
+        """Hide a word of the split, drawn uniformly, or the option `word`. Raises ValueError for an unknown word."""
         words = select_split(self.split, self.words)
         self.word = str(options.get("word", words[rng.integers(len(words))]))
         if self.word not in self.words:

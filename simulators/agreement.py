@@ -2,8 +2,8 @@
 
 A reply agrees if a part of it starts with assent, no part starts with refusal or doubt, and nothing in it sets a
 condition or withdraws the assent. Facts beside it ("Yes, it never came") are no objection. Ambiguous replies count as
-doubt, never as a yes. English only. Phrase lists instead of an embedding: consent must be read the same on every
-machine, with and without extras.
+doubt, never as a yes. English only. Phrase lists are used instead of an embedding because consent must be read the same
+on every machine, with and without extras.
 """
 
 from __future__ import annotations
@@ -134,13 +134,13 @@ PART = re.compile(r",| but | or | and (?!no )| so (?!much )(?=\w)")
 LEXICON = frozenset(
     word for each in (OPENER, ASSENT, REFUSAL, WHOLE, AGREEING) for word in re.findall(r"[a-z]{2,}", each.pattern)
 )
-"""Words of these phrases. They only express a stance."""
+"""Words of these phrases, which express only a stance."""
 
 
 def read_agreement(text: str) -> Stance | None:
     """Classify a reply to a proposal: "inform" accepts it, "deny" refuses it, "unknown" is unclear.
 
-    Returns None if the reply is no answer to the proposal. Mixed, conditional or withdrawn assent is "unknown".
+    Returns None if the reply does not answer the proposal. Mixed, conditional or withdrawn assent is "unknown".
     """
     stances: set[Stance] = set()
     is_question = is_acknowledged = is_limited = False

@@ -1,7 +1,7 @@
 """Base class of simulators: games with a hidden record, a verifiable outcome and reference players.
 
-The world is a function of the options and the match's seed. Hidden facts belong to an entity (a patient, a customer, a
-task). The train/test split is by entity, never by row, so that no entity occurs in both.
+The options and the match's seed determine the world. Hidden facts belong to an entity (a patient, a customer, a task).
+The train/test split is by entity, so that no entity occurs in both.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ MIXED = "mixed"
 TEST_SHARE = 5
 """One entity in this many belongs to the test split."""
 DRAWS = 10_000
-"""Draws after which a split counts as empty."""
+"""Number of unsuccessful draws after which a split counts as empty."""
 
 
 class SimulatorFault(Exception):
-    """Raised for a fault of the simulator itself. It fails the match with this reason instead of scoring 0."""
+    """Raised for a fault of the simulator itself. The match then fails with this reason instead of scoring 0."""
 
 
-Answer = Callable[[View], str]
+Script = Callable[[View], str]
 """Scripted player of one seat in one match: a function from views to acts."""
 
 
 class Simulator(TextGame):
     """Base class of text games with a hidden record (a patient's disease, say); a subclass is one domain.
 
-    Options besides TextGame's: `split` is "train", "test" or "all"; `persona` is one of `personas` or "mixed" (drawn
-    per match), if the domain simulates persons. Invalid values raise ValueError.
+    Options in addition to TextGame's: `split` is "train", "test" or "all"; `persona` is one of `personas` or "mixed"
+    (drawn per match), if the domain simulates persons. Invalid values raise ValueError.
 
     A subclass's report contains `score`, the achieved share of the maximum, in [0, 1], and `success`. Its `players` are
     factories that take the match's game (possibly before its reset) and a seed; at least `noop` (does nothing, mean
@@ -103,6 +103,6 @@ class Simulator(TextGame):
 
 
 def is_held_out(entity: str) -> bool:
-    """Return True if the hash of this identity is in the test split: about one in five are, the same everywhere."""
+    """Return True if this identity's hash assigns it to the test split: about one in five, on all machines alike."""
     digest = hashlib.blake2b(entity.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big") % TEST_SHARE == 0

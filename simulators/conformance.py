@@ -1,4 +1,4 @@
-"""Conformance kit of simulators: the checks of games, and checks that outcomes can be trusted.
+"""Conformance checks of simulators: those of all games, and checks of outcomes, floors, transcripts and leaks.
 
 findings = check(lambda: games.make("clinic"), seeds=50, acts=5000)
 """
@@ -77,12 +77,15 @@ def play(game: Simulator, seed: int, player: str, others: str = "oracle") -> Rep
 
 
 class _PlayerMatches(NamedTuple):
-    """Matches of one player, one per seed: reports, digests of the transcripts, and the result of the leak probes."""
+    """Results of one player's matches, one match per seed."""
 
     reports: list[Report]
     transcripts: list[bytes]
+    """Digests of the transcripts."""
     probes: int
+    """Number of searches for a secret's text."""
     views: int
+    """Number of views searched."""
     leak: str
     """Description of the first leak; "" if there is none."""
 
@@ -130,9 +133,9 @@ def _play_reports(make: Make, seeds: int, player: str) -> list[Report]:
     for seed, report in enumerate(reports):
         score, success = report.get("score"), report.get("success")
         if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1:
-            raise BrokenPromise(f"seed {seed}, {player}: score is no number in [0, 1] but {score!r}")
+            raise BrokenPromise(f"seed {seed}, {player}: score must be a number in [0, 1], not {score!r}")
         if not isinstance(success, bool):
-            raise BrokenPromise(f"seed {seed}, {player}: success is neither true nor false but {success!r}")
+            raise BrokenPromise(f"seed {seed}, {player}: success must be true or false, not {success!r}")
     return reports
 
 
@@ -152,7 +155,7 @@ def _check_random(make: Make, seeds: int) -> str:
     share = _average(reports, "success")
     tolerance = DEVIATIONS * math.sqrt(floor * (1 - floor) / seeds) + 1 / seeds
     if abs(share - floor) > tolerance:
-        raise BrokenPromise(f"random acts succeed in {share:.3f} of {seeds} seeds; the floor is said to be {floor:.3f}")
+        raise BrokenPromise(f"random acts succeed in {share:.3f} of {seeds} seeds, but `floor` is {floor:.3f}")
     return f"success {share:.3f}, floor {floor:.3f}, score {_average(reports, 'score'):.3f} over {seeds} seeds"
 
 
@@ -175,8 +178,8 @@ def _check_transcripts(make: Make, seeds: int) -> str:
 def _check_leaks(make: Make, seeds: int) -> str:
     """Check that the first seat's messages and facts contain no text that reveals a secret. Returns a summary.
 
-    Every scripted player of the game plays `seeds` matches, as players that talk longest see most. Texts are compared
-    as folded words. Raises BrokenPromise at the first leak, and Inconclusive if the game names no secret.
+    Every scripted player of the game plays `seeds` matches, because players that talk longer see more. Texts are
+    compared as folded words. Raises BrokenPromise at the first leak, and Inconclusive if the game names no secret.
     """
     game = make()
     matches = [_play_seeds(make, seeds, player) for player in game.players]

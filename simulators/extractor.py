@@ -1,8 +1,8 @@
-"""Extraction of facts from a person's text: a closed vocabulary with synonyms, negation and doubt.
+"""Extract facts from a person's text, with a closed vocabulary, synonyms, negation and doubt.
 
-A few rules in the manner of NegEx (Chapman et al. 2001), which detects negation in clinical notes by trigger words and
-their scope. Ambiguous text counts as doubt. Not understood: statements about others ("my brother coughs"), irony, and
-words outside the vocabulary; a `Reading` reports those for callers that must be sure.
+The rules follow NegEx (Chapman et al. 2001), which detects negation in clinical notes by trigger words and their scope.
+Ambiguous text counts as doubt. Statements about others ("my brother coughs"), irony, and words outside the vocabulary
+are not understood; a `Reading` lists such words for callers that must be sure.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Stance = Literal["inform", "deny", "unknown"]
 MAX_CHARACTERS = 4000
 """Maximum number of characters read of a text."""
 
-# All patterns look at words between single blanks, with a blank at either end.
+# The patterns match words separated by single blanks, with a blank at either end of the text.
 TOKEN = re.compile(r"[^\W_]+|[.,!?;]")
 ANSWER = re.compile(r"(?:^|(?<=[.,!?;])) (yes|yeah|no|nope|nah) (?=(?:i|im|ive|it|there|my) )")
-"""Answer to a question, although no comma follows."""
+"""Answer that is not followed by a comma."""
 CLAUSE = re.compile(r"(?<= )([.!?;]|but|however|though|although|except|yet)(?= )")
 AFFIRMED = r"(?:i have|i do have|i do|i feel|i ve|ive|i am|im|there is|my|it is)"
 TAKEN_BACK = re.compile(
@@ -37,7 +37,7 @@ DENIAL = re.compile(
     r"dont|doesnt|didnt|havent|hasnt|hadnt|cannot|cant|couldnt|wouldnt|wont)(?= )"
 )
 IDLE = re.compile(r"(?:^|(?<=,)) (?:no|nope|nah) (?=,)| (?:no|without a|without) doubt ")
-"""Denies nothing after it, such as a `no` that answers the question."""
+"""A `no` that does not deny the words after it, such as an answer to the question."""
 AFTERWARDS = re.compile(r"^ ?(?:, )?(?:no|not|none|absent|denied)(?: at all| really)?(?: ,| $)")
 DOUBT = re.compile(
     r"(?<= )(?:not (?:so |really |quite |too |very |entirely )?(?:sure|certain)|unsure|uncertain|perhaps|maybe|might|"
@@ -46,6 +46,7 @@ DOUBT = re.compile(
     r"(?:know|say|tell|remember|recall|be sure))(?= )"
 )
 OPENERS = {"well", "hmm", "uh", "um", "oh", "ah", "hello", "hi", "doctor", "sorry", "i", "let", "me", "think"}
+"""Words allowed before a bare answer."""
 REMARKS = {
     "i", "it", "that", "is", "so", "at", "all", "do", "did", "have", "am", "was", "really", "doctor", "sir", "maam",
     "thank", "thanks", "you", "please", "think", "any", "about", "not", "im", "ive", "sorry", "sure", "afraid", "right",
@@ -68,7 +69,7 @@ SMALL_TALK = re.compile(
     r"(?<= )(?:go on|what else|will this take long|are we done|thank you|of late|let me (?:think|see)|where were we|"
     r"now that you (?:say|mention|ask) (?:it|that)|can not|do not|as i said)(?= )"
 )
-"""Means nothing as a whole phrase, although its words could elsewhere."""
+"""Phrases without meaning, although their single words may have one elsewhere."""
 PLAIN_TALK = re.compile(
     r"(?:a|an|the|my|any|some|such|thing|i|im|ive|it|its|is|isnt|there|theres|was|wasnt|am|that|so|and|or|but|of|about|"
     r"at|all|in|to|for|with|now|currently|do|dont|did|didnt|have|havent|had|hadnt|having|been|feel|feeling|felt|got|"
@@ -78,7 +79,7 @@ PLAIN_TALK = re.compile(
     r"doctor|sir|maam|please|thanks|lately|recently|next|definitely|certainly|absolutely|exactly|indeed|course|correct|right|true|"
     r"yea|aye|naw|afraid|either|[.,!?;])"
 )
-"""Words without meaning beyond what the rules below read from them."""
+"""Words that mean nothing beyond what the rules of this module read from them."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ class Vocabulary:
 
     def list_phrases(self, topic: str) -> tuple[str, ...]:
         """Return all phrases of this topic, folded to plain lower-case words; () for an unknown topic."""
-        return tuple(phrase for phrase, meant in self.phrases.items() if meant == topic)
+        return tuple(phrase for phrase, its_topic in self.phrases.items() if its_topic == topic)
 
     def read(self, text: str, asked_topic: str = "") -> dict[str, Stance]:
         """Return the stance ("inform", "deny" or "unknown") on each topic that the text states. Never raises.
@@ -121,14 +122,14 @@ class Vocabulary:
         claimed: defaultdict[str, set[Stance]] = defaultdict(set)
         questioned: list[str] = []
         """Topics of a question that the person answers itself: `Fever? No.`"""
-        posed: set[str] = set()
+        asked: set[str] = set()
         plain = normalise_text(text)
         pieces = [*CLAUSE.split(plain), ""]
         for clause, end in zip(pieces[::2], pieces[1::2], strict=True):
             claims = self._find_claims(clause)
             if end == "?":
                 questioned = [topic for topic, _ in claims]
-                posed.update(questioned)
+                asked.update(questioned)
                 continue
             for topic in questioned or ([asked_topic] if asked_topic else []):
                 answered[topic] |= _read_bare_answers(clause, alone=not claims)
@@ -136,14 +137,14 @@ class Vocabulary:
             for topic, stances in claims:
                 claimed[topic] |= stances
         by_topic = {topic: answered[topic] | claimed[topic] for topic in {**answered, **claimed}}
-        # A no may stand before a doubt, "No, I can't tell", but not beside another claim.
-        torn = {topic for topic, stances in by_topic.items() if len(claimed[topic]) > 1 or stances > {"inform"}}
+        # "No" may precede a doubt ("No, I can't tell") but contradicts another claim.
+        contradicted = {topic for topic, stances in by_topic.items() if len(claimed[topic]) > 1 or stances > {"inform"}}
         facts = {
             topic: "unknown" if len(stances) > 1 else min(stances) for topic, stances in by_topic.items() if stances
         }
         rest = SMALL_TALK.sub("", self.pattern.sub("", plain))
         unknown = {word for word in rest.split() if not PLAIN_TALK.fullmatch(word)}
-        return Reading(facts, frozenset(unknown | torn | (posed - facts.keys())))
+        return Reading(facts, frozenset(unknown | contradicted | (asked - facts.keys())))
 
     def _find_claims(self, clause: str) -> list[tuple[str, set[Stance]]]:
         """Return a clause's mentions of topics, in order, as (topic, stances) pairs; two stances are a contradiction.
@@ -152,18 +153,18 @@ class Vocabulary:
         topic is ambiguous.
         """
         claims: list[tuple[str, set[Stance]]] = []
-        masked = self.pattern.sub(lambda match: "#" * len(match[0]), clause)  # a phrase may hold a `not` of its own
-        earnest = IDLE.sub(lambda match: " " + "#" * (len(match[0]) - 2) + " ", masked)
-        doubted, last = DOUBT.search(masked) is not None, 0
+        masked = self.pattern.sub(lambda match: "#" * len(match[0]), clause)  # a phrase may contain a `not`
+        without_idle = IDLE.sub(lambda match: " " + "#" * (len(match[0]) - 2) + " ", masked)
+        is_doubted, last = DOUBT.search(masked) is not None, 0
         for match in self.pattern.finditer(clause):
-            before = earnest[: match.start()]
-            back = max((end.end() - 1 for end in TAKEN_BACK.finditer(before)), default=0)
+            before = without_idle[: match.start()]
+            scope = max((end.end() - 1 for end in TAKEN_BACK.finditer(before)), default=0)
             stances: set[Stance] = {"inform"}
-            if doubted:
+            if is_doubted:
                 stances = {"unknown"}
-            elif len(DENIAL.findall(before[max(back, last) :])) > 1:
+            elif len(DENIAL.findall(before[max(scope, last) :])) > 1:
                 stances = {"inform", "deny"}
-            elif DENIAL.search(before[back:]) or AFTERWARDS.match(masked[match.end() :]):
+            elif DENIAL.search(before[scope:]) or AFTERWARDS.match(masked[match.end() :]):
                 stances = {"deny"}
             claims.append((self.phrases[match[0]], stances))
             last = match.end()

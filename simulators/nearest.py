@@ -54,7 +54,7 @@ def kmeans(vectors: Vectors, clusters: int, seed: int) -> tuple[NDArray[np.int64
 
 @contextmanager
 def _limit_to_one_thread(faiss: Any) -> Iterator[None]:
-    """Limit faiss to one thread within the context: several add in another order, which changes the clusters."""
+    """Limit faiss to one thread within the context, because the order of sums over threads changes the clusters."""
     threads = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(1)
     try:

@@ -1,8 +1,8 @@
-"""Simulated persons: a script decides typed speech acts, and templates or a model only word them.
+"""Simulated persons: a script chooses typed speech acts, and a template or a model only words them.
 
-If the seat of a person words an act, its text is parsed again (`simulators.extractor`). A text that does not say
-exactly the act, or says anything that cannot be checked, is requested once more and then replaced by the template. So
-the truth never depends on a language model.
+If the person's seat words an act, its text is parsed again (`simulators.extractor`). If the text does not say exactly
+what the act says, or says anything that cannot be checked, the seat is asked once more; then the template replaces it.
+So the truth never depends on a language model.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ class Act(NamedTuple):
 
 @dataclass(frozen=True)
 class Persona:
-    """How a simulated person answers: manner of speech, patience, and probabilities.
+    """Behaviour of a simulated person: manner of speech, patience, and probabilities.
 
-    For each fact of the record it is drawn once if the person volunteers, forgets or misstates it.
+    Whether the person volunteers, forgets or misstates a fact of the record is drawn once per fact.
     """
 
     manner: Manner = "plain"
     volunteers: float = 0.3
     """Share of known, true, non-secret facts that the person states unasked."""
     forgets: float = 0.05
-    """Share of facts that the person cannot tell."""
+    """Share of facts that the person does not remember."""
     slips: float = 1.0
     """Error rate on facts, as a multiple of the simulator's own rate."""
     patience: float = 1.0
-    """Share of the question limit after which the person has had enough; 1: never."""
+    """Share of the question limit after which the person loses patience; 1 for never."""
 
 
 PERSONAS: Mapping[str, Persona] = {
@@ -98,7 +98,7 @@ def join_words(things: Sequence[str]) -> str:
 def may_leave(*, goal: bool, patience: float, pending: bool) -> bool:
     """Return True if a person may end the talk: its `goal` is reached or no `patience` is left (<= 0).
 
-    It may not while a write, a change of records, is `pending`.
+    The person may not leave while a change of records is `pending`.
     """
     return (goal or patience <= 0) and not pending
 
@@ -119,7 +119,7 @@ class Renderings:
     replaced: int = 0
     """Acts worded by the template instead."""
     is_retry: bool = field(default=False, repr=False)
-    """Whether the current act was already requested once more."""
+    """Whether the current act's wording was already requested a second time."""
 
     def accepts(self, actual: Reading, expected: Reading) -> bool:
         """Compare a text's facts (`actual`) with those of the prescribed act (`expected`), and count the result.
@@ -135,11 +135,11 @@ class Renderings:
         self.unclear += unclear
         return not (wrong or extra or withheld or unclear)
 
-    def settle(self, text: str, template: str, read: Callable[[str], Reading]) -> str | None:
-        """Return the text if it says the same as the template, None to request another, or the template.
+    def choose_text(self, text: str, template: str, read: Callable[[str], Reading]) -> str | None:
+        """Return the seat's text if it states the template's facts, None to request another text, or the template.
 
-        The first failure returns None, the next one the template, which counts as `replaced`. `read` extracts a text's
-        facts.
+        The first failure for an act returns None, the second the template, which counts as `replaced`. `read` extracts
+        a text's facts.
         """
         if self.accepts(read(text), read(template)):
             self.is_retry = False

@@ -1,9 +1,9 @@
-"""Persons played by a policy: it gets the record and a goal and decides what to say; the world checks what it says.
+"""Persons played by a policy. It gets a record and a goal and decides what to say; the simulator checks each text.
 
-A text may state facts that are not so (wrong), tell what is not due yet (leaked) or leave out what the other side
-cannot do without (withheld). Such a text may be requested once more. Those that are passed on count as faults; beyond a
-limit the match fails, because of its person, and counts for nobody. Facts are found by the extractors of the worlds:
-what their vocabularies do not contain is not checked.
+A text may state false facts (wrong), disclose facts too early (leaked) or omit facts that the other side needs
+(withheld). Such a text may be requested again. Texts with faults that are passed on all the same are counted; above a
+limit the match fails because of its person, and no seat is scored. The simulators' extractors find the facts; what
+their vocabularies do not contain is not checked.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from games.base import to_one_line, whole_number
-from games.contracts import ILLEGAL, MOST_TURNS, PERSON
+from games.contracts import ILLEGAL, MAX_TURNS, PERSON
 from simulators.base import Simulator
 from simulators.person import SPEECHES, Speech
 
@@ -24,7 +24,7 @@ LEAVING = re.compile(r"\b(?:good\W?bye|bye)\b", re.IGNORECASE)
 
 
 class Faults(NamedTuple):
-    """Faults of a text by kind, each named by the fact."""
+    """Faults of a person's text: the facts concerned, by kind of fault."""
 
     wrong: Sequence[str] = ()
     leaked: Sequence[str] = ()
@@ -42,7 +42,10 @@ class Faults(NamedTuple):
 
 @dataclass
 class Conduct:
-    """Counts of a played person's texts: all, their words, those with faults of each kind, and those passed on."""
+    """Counts of a played person's texts and their faults.
+
+    `wrong`, `leaked` and `withheld` count texts with at least one fault of that kind.
+    """
 
     texts: int = 0
     words: int = 0
@@ -50,14 +53,14 @@ class Conduct:
     leaked: int = 0
     withheld: int = 0
     again: int = 0
-    """Rejected texts, which were requested once more."""
+    """Rejected texts, which were requested again."""
     faults: int = 0
     """Texts with faults that were passed on."""
     tries: int = 0
-    """Requests for the statement that is due now."""
+    """Repeated requests for the current statement."""
 
     def count(self, text: str, checked: Faults, retries: int) -> bool:
-        """Count a text and its faults. Returns True if it is passed on, False if it must be said again.
+        """Count a text and its faults. Returns True if it is passed on, False if another text is requested.
 
         A statement is requested again at most `retries` times.
         """
@@ -78,21 +81,21 @@ class Conduct:
 class PersonGame(Simulator):
     """Base class of simulators with a person, who may have a seat of its own.
 
-    Options besides Simulator's:
+    Options in addition to Simulator's:
     person: "script" (no seat; templates speak), "render" (the person's seat words each statement; a text that says
     anything else is requested once more, then replaced), "free" (the script says what is due, the seat says what it
     likes, and shares the reward) or "played" (the seat also opens the talk, chooses what to say, and leaves).
     person_retries: how often a played person is asked again after a text with faults. person_faults: how many of its
     texts with faults are passed on before the match fails.
 
-    A subclass names `person_seat`. For "played" it writes `check_person`, lets `admit_text` decide about each text of
-    the seat, and gives the seat its record and goal in `private`, beside `template`, the text of the script. Parts
-    `wrong` and `secret` are the fines of a played person; its seat is never paid with the others.
+    A subclass defines `person_seat`. For "played" it implements `check_person`, calls `admit_text` for each text of
+    the seat, and gives the seat its record, its goal and `template`, the text of the script, in `private`. Reward parts
+    `wrong` and `secret` are the fines of a played person; its seat has no share in the others' pay.
     """
 
     person_seat: ClassVar[str]
     speeches: ClassVar[tuple[Speech, ...]] = SPEECHES
-    """Values of `person` that the simulator has."""
+    """Values of `person` that the simulator supports."""
 
     def __init__(
         self, *, person: Speech = "script", person_retries: int = 1, person_faults: int = 8, **options: Any
@@ -101,7 +104,7 @@ class PersonGame(Simulator):
             raise ValueError(f"person must be one of {', '.join(self.speeches)}, not {person!r}")
         self.person = person
         self.person_retries = whole_number("person_retries", person_retries, 0, 100)
-        self.person_faults = whole_number("person_faults", person_faults, 0, MOST_TURNS)
+        self.person_faults = whole_number("person_faults", person_faults, 0, MAX_TURNS)
         if person != "script":
             self.seats = (*self.seats, self.person_seat)
         super().__init__(**options)
@@ -112,13 +115,13 @@ class PersonGame(Simulator):
         return self.person == "played"
 
     def check_person(self, text: str) -> Faults:
-        """Return the faults of a played person's text and change nothing. A subclass with "played" must write it."""
+        """Return the faults of a played person's text and change nothing. Subclasses with "played" implement it."""
         raise NotImplementedError
 
     def admit_text(self, text: str) -> bool:
         """Count, check and fine a played person's text; return True if it takes effect and reaches the other side.
 
-        Otherwise the seat is told the faults and moves again, or the match has ended because of too many.
+        Otherwise the seat is told the faults and moves again, or the match has ended because there were too many.
         """
         checked = self.check_person(text)
         passed = self.conduct.count(text, checked, self.person_retries)
@@ -132,7 +135,7 @@ class PersonGame(Simulator):
         return passed and not self.ended
 
     def reset(self, seed: int | None = None, options: Mapping[str, Any] | None = None) -> None:
-        """Start a match as Simulator does, without any faults of the person."""
+        """Start a match as Simulator does, with the person's counts at 0."""
         self.conduct = Conduct()
         super().reset(seed, options)
 
@@ -141,7 +144,7 @@ class PersonGame(Simulator):
         return {**super().report(), **(self.conduct.figures() if self.is_played else {})}
 
     def _refuse(self, seat: str, action: object, why: str) -> None:
-        """Refuse an illegal act as other games do; after one of a played person the match counts for nobody."""
+        """Refuse an illegal act as other games do. One by a played person ends the match, and no seat is scored."""
         if not self.is_played or seat != self.person_seat:
             super()._refuse(seat, action, why)
             return

@@ -4,8 +4,8 @@
     for call in read_calls(text):
         game.tell(run(tools, call), seat)
 
-Model output never raises here: a wrong name, wrong arguments and failures inside a tool become texts for the model.
-Only SimulatorFault is raised.
+Model output never raises here: an unknown name, invalid arguments and failures inside a tool become texts for the
+model. Only SimulatorFault is raised.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def _call_tool(tools: Sequence[Tool], call: Call) -> str | Content:
         return f"Error: {tool.name} took too long."
     except ValueError as refusal:
         return f"Error: {refusal}"
-    except Exception as error:  # noqa: BLE001 the model reads of a failing tool; the match continues
+    except Exception as error:  # noqa: BLE001 the model is told that the tool failed; the match continues
         # Its text may contain secrets.
         return f"Error: {tool.name} failed ({type(error).__name__})."
 
@@ -169,12 +169,12 @@ def _validate(shape: Shape, call: Call) -> tuple[dict[str, Any], list[str]]:
         errors = error.errors(include_url=False, include_context=False, include_input=False)
         return {}, [_describe_problem(shape, e["type"], e["loc"], e["msg"]) for e in errors[:MAX_PROBLEMS]]
     given = validated.model_fields_set  # a parameter that is left out keeps its own default
-    places = {name: f"p{index}" for index, name in enumerate(shape.names)}
-    return {name: getattr(validated, place) for name, place in places.items() if place in given}, []
+    fields = {name: f"p{index}" for index, name in enumerate(shape.names)}
+    return {name: getattr(validated, field) for name, field in fields.items() if field in given}, []
 
 
 def _decode(shape: Shape, texts: Mapping[str, Any]) -> dict[str, Any]:
-    """Decode arguments whose parameter accepts no text: from JSON, or Python's True, False and None.
+    """Decode arguments whose parameter does not accept text: from JSON, or Python's True, False and None.
 
     Texts that cannot be decoded, and arguments whose parameter accepts text, stay unchanged.
     """
@@ -237,7 +237,7 @@ def _build_shape(function: Callable[..., Any]) -> Shape:
 
 
 def type_hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the types of a tool's parameters and result. Raises ValueError for an annotation that is not defined."""
+    """Return the types of a tool's parameters and result by name. Raises ValueError for an unresolvable annotation."""
     try:
         return typing.get_type_hints(function)
     except (NameError, AttributeError, SyntaxError, TypeError) as error:

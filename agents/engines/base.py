@@ -34,12 +34,12 @@ class Request:
     entropy: bool = False
     """Whether to return entropies even if the engine does not by default."""
     media: tuple[MediaSpan, ...] = ()
-    """Images of the context, for an engine and a policy that see."""
+    """Images of the context, for an engine and a policy with vision."""
 
     def __post_init__(self) -> None:
-        """Raise ValueError for values that cannot be sampled with: in a batch they would fail other requests, too."""
+        """Raise ValueError for invalid values, because in a batch they would fail other requests, too."""
         if not self.ids or self.max_tokens < 1:
-            raise ValueError("a request has a context, and asks for a token at least")
+            raise ValueError("a request needs a context, and max_tokens of at least 1")
         if self.temperature != 0 and not MIN_TEMPERATURE <= self.temperature < math.inf:
             raise ValueError(f"temperature {self.temperature} is not 0, or a number from {MIN_TEMPERATURE} on")
         if not 0 < self.top_p <= 1 or not 0 <= self.top_k < 2**31:
@@ -54,7 +54,7 @@ class Request:
         return tuple(compute_keys(self.ids, self.media)) if self.media else self.ids
 
     def check(self, vocabulary: int, positions: int) -> None:
-        """Raise ValueError if the context has a token id outside the model's vocabulary, which has this size.
+        """Raise ValueError if the context has a token id outside the model's vocabulary of size `vocabulary`.
 
         Raises ContextFull if the context with its longest reply exceeds `positions` tokens.
         """
@@ -94,17 +94,17 @@ class Capabilities:
     records_entropy: bool = False
     """Whether it can report the entropy of each token's distribution."""
     is_batch_invariant: bool = False
-    """Whether a reply is the same to the bit in any batch."""
+    """Whether a reply is bit-identical in any batch."""
     batches_continuously: bool = False
     """Whether requests join a running batch, so that they need not be collected."""
     shares_weights: bool = False
-    """Whether it reads the weights under training in place, and a copy only if they change during play."""
+    """Whether it reads the weights under training in place, or a copy if they change during play."""
     needs_folder: bool = False
     """Whether published weights are written to a folder in memory, from which it loads them."""
     receives: bool = False
     """Whether its processes can receive weights in place, by the methods of `ReceivingEngine`."""
     has_own_process: bool = False
-    """Whether it serves each base model from a process of its own, which takes time to start and its own memory."""
+    """Whether each base model has its own process, which takes time to start and memory."""
     uses_several_gpus: bool = False
     """Whether it computes one model on several GPUs."""
     limits_context: bool = False
@@ -188,7 +188,7 @@ class ReceivingEngine(Engine, Protocol):
     """Protocol of engines whose processes can receive a trained policy's full weights in place."""
 
     async def expect(self, policy: str, folder: Path, names: Set[str]) -> int:
-        """Prepare to `receive` tensors of these names for a full model of the form of `folder`'s.
+        """Prepare to `receive` tensors of these names for a full model with the architecture of `folder`'s.
 
         Returns the number of processes that will receive, or 0 if the weights must be published instead.
         """
@@ -196,6 +196,6 @@ class ReceivingEngine(Engine, Protocol):
     async def receive(self, policy: str, version: int, function: str, arguments: Mapping[str, Any]) -> None:
         """Load a version of a policy from the names and tensors that a function yields in the engine's processes.
 
-        `function` is a name as of `pkgutil.resolve_name`, called with the number of the process and `arguments`, which
-        are JSON-able. Raises EngineError; the weights may then be of two versions until a later call succeeds.
+        `function` is a name for `pkgutil.resolve_name`, called with the number of the process and `arguments`, which
+        must fit in JSON. Raises EngineError; the weights may then be of two versions until a later call succeeds.
         """

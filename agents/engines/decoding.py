@@ -39,7 +39,7 @@ class _Row:
     entropy: list[float] | None
     """Entropy before each id; None if it is not measured."""
     jump: int = 0
-    """Difference between positions and places after the context's images."""
+    """Sum of the jumps of the context's images (see `agents.vision.compute_jump`)."""
     ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     finish: str = ""
@@ -80,7 +80,7 @@ class _Branch:
 
 
 class Decoder:
-    """Decodes requests, in one batch, of policies that share one computing model."""
+    """Decodes requests of policies that share one model, in one batch."""
 
     def __init__(
         self, served: dict[str, ServedPolicy], bf16: bool, entropy: bool, replays: GraphCache | None = None
@@ -118,9 +118,9 @@ class Decoder:
 
     def _can_replay(self, replays: GraphCache) -> bool:
         """Drop recorded steps of other weights or adapters; return False if several policies share a folder's model."""
-        lanes = next(iter(self.served.values())).lanes
-        replays.drop_stale(self.model, *((lanes.changes, *sorted(self.served)) if lanes is not None else ()))
-        return len(self.served) == 1 or lanes is None
+        shared = next(iter(self.served.values())).shared_model
+        replays.drop_stale(self.model, *((shared.changes, *sorted(self.served)) if shared is not None else ()))
+        return len(self.served) == 1 or shared is None
 
     def _new_rows(self, requests: Sequence[Request]) -> list[_Row]:
         """Start a row for every request with the cache of its longest known prefix, computing new contexts."""
@@ -168,17 +168,17 @@ class Decoder:
         return caches | (self._extend(policy, opening, tree) if tree else {})
 
     def _supports_trees(self, policy: str) -> bool:
-        if (lanes := self.served[policy].lanes) is not None:
-            lanes.route([policy])
+        if (shared_model := self.served[policy].shared_model) is not None:
+            shared_model.route([policy])
         return estimate_costs(self.model, self.bf16).scores > 0
 
     def _get_prefix_cache(self, policy: str, ids: Ids) -> KV:
         """Return the cache of these ids, the contexts' common prefix; it is kept until the weights change."""
-        kept = self.served[policy].prefixes
-        known = kept.find_nearest(ids) or empty_kv(self.model.config, self.dtype, self.device)
+        prefixes = self.served[policy].prefixes
+        known = prefixes.find_nearest(ids) or empty_kv(self.model.config, self.dtype, self.device)
         if len(known.ids) < len(ids):
             known = self._extend(policy, known, [ids])[ids]
-            kept.put(repr(ids), known)
+            prefixes.put(repr(ids), known)
         return known
 
     def _extend(self, policy: str, opening: KV, contexts: list[Ids]) -> dict[Ids, KV]:
@@ -190,14 +190,14 @@ class Decoder:
             lengths = torch.tensor([len(tree.ids)], device=self.device)
             self._forward([policy], batch, tokens, lengths, self._inputs.compute_jump(opening.ids))
             return {contexts[0]: KV(contexts[0], batch.copy_out(0))}
-        seen, places = build_tree_mask([tree], known, len(tree.ids))
-        before = seen.new_ones((1, len(tree.ids), known))
-        mask, places = torch.cat([before, seen], -1)[:, None].to(self.device), places.to(self.device)
+        tree_mask, places = build_tree_mask([tree], known, len(tree.ids))
+        before = tree_mask.new_ones((1, len(tree.ids), known))
+        mask, places = torch.cat([before, tree_mask], -1)[:, None].to(self.device), places.to(self.device)
         self._pass([policy], batch, tokens, mask, places, self._inputs.compute_jump(opening.ids))
         columns = [torch.tensor([*range(known), *(known + at for at in path)]) for path in tree.paths]
         return {
-            ids: KV(ids, batch.data[:, :, 0].index_select(3, own.to(self.device)))
-            for ids, own in zip(contexts, columns, strict=True)
+            ids: KV(ids, batch.data[:, :, 0].index_select(3, path.to(self.device)))
+            for ids, path in zip(contexts, columns, strict=True)
         }
 
     def _prefill(self, branches: list[_Branch], room: int) -> tuple[BatchKV, torch.Tensor]:
@@ -230,7 +230,7 @@ class Decoder:
     ) -> torch.Tensor:
         """Run new tokens [B, W], right-aligned, `lengths` [B] of each; return the logits [B, vocabulary] after them.
 
-        `jumps` are those of the contexts before them (`Inputs.jump`).
+        `jumps` are those of the contexts before the tokens (see `Inputs.compute_jump`).
         """
         width, start = tokens.shape[1], batch.filled
         mask = batch.mask[:, : start + width]
@@ -253,29 +253,28 @@ class Decoder:
     ) -> torch.Tensor:
         """Run tokens at places [B, W], extend the batch, and return the logits [B, vocabulary] of the last column.
 
-        Tokens are ids, and keys of images (`agents.stream.compute_keys`).
-
-        The bool mask marks the real columns, [B, S], or the columns that each token attends to, [B, 1, W, S].
+        Tokens are ids, and keys of images (`agents.stream.compute_keys`). The bool mask marks the columns that hold
+        tokens, [B, S], or the columns to which each token attends, [B, 1, W, S].
         """
         has_images = self._inputs.has_images and bool((tokens < 0).any())
         replays = self.replays if batch.is_fixed and tokens.shape[1] == 1 and not has_images else None
-        if (lanes := self.served[policies[0]].lanes) is not None:
-            lanes.route(policies if replays is None else policies[:1] * round_up_rows(len(policies)))
+        if (shared_model := self.served[policies[0]].shared_model) is not None:
+            shared_model.route(policies if replays is None else policies[:1] * round_up_rows(len(policies)))
         if replays is not None:
             logits = replays(self.model, batch, tokens[:, 0], places + jumps)
         elif tokens.shape[1] == 1 and mask.dim() == 2 and not has_images and supports_step(self.model):
             new = slice(batch.filled, batch.filled + 1)
             logits = step(self.model, batch.data, tokens[:, 0], places + jumps, batch.select_mask(mask), new)
         else:
-            given = self._inputs(tokens, mask, places, jumps)
-            logits = compute_last_logits(self.model, given | {"past_key_values": batch, "use_cache": True})
+            inputs = self._inputs(tokens, mask, places, jumps)
+            logits = compute_last_logits(self.model, inputs | {"past_key_values": batch, "use_cache": True})
         batch.advance(tokens.shape[1])
         return ban_placeholder(self.model.config, logits.float())
 
 
 MAX_TREE_TOKENS = {"cpu": 512, "cuda": 4096}
-"""Maximum tokens of a tree, by device. Attention is computed between all of them, even those that are masked. A GPU
-waits for its host: an H200 was busy a seventh of the time in play with 512 tokens per pass."""
+"""Maximum tokens of a tree, by device. Attention is computed between all of them, even if masked. On a GPU the host is
+the bottleneck: with 512 tokens per pass an H200 was busy for a seventh of the time in play."""
 _COMPACT_AT = 0.75
 """Unused rows are removed from the batch when at most this share is in use, because moving the rest costs a copy."""
 
@@ -285,7 +284,7 @@ def _group_by_context(rows: Sequence[_Row]) -> list[_Branch]:
     found: dict[tuple[str, Ids], list[_Row]] = {}
     for row in rows:
         found.setdefault((row.request.policy, row.request.keys), []).append(row)
-    return [_Branch(policy, same) for (policy, _), same in found.items()]
+    return [_Branch(policy, group) for (policy, _), group in found.items()]
 
 
 def _sample(logits: torch.Tensor, branches: Sequence[_Branch]) -> None:
@@ -294,18 +293,18 @@ def _sample(logits: torch.Tensor, branches: Sequence[_Branch]) -> None:
     Requests of a branch with equal settings draw independently from one distribution. Raises WeightsError for NaN.
     """
     requests = [(row, (at, row.settings)) for at, branch in enumerate(branches) for row in branch.rows]
-    numbers = {asked: i for i, asked in enumerate(dict.fromkeys(asked for _, asked in requests))}
+    numbers = {key: i for i, key in enumerate(dict.fromkeys(key for _, key in requests))}
     places = [at for at, _ in numbers]
-    each = logits if places == [*range(len(logits))] else logits[places]
-    logprobs = compute_distributions(each, [shape for _, shape in numbers])
-    owners = torch.tensor([numbers[asked] for _, asked in requests], device=logits.device)
+    distinct = logits if places == [*range(len(logits))] else logits[places]
+    logprobs = compute_distributions(distinct, [settings for _, settings in numbers])
+    owners = torch.tensor([numbers[key] for _, key in requests], device=logits.device)
     draws = torch.tensor([row.draws[len(row.ids)] for row, _ in requests], dtype=torch.double, device=logits.device)
     p = logprobs.exp()
     tokens = draw_tokens(p, owners, draws)
     results = [tokens, logprobs[owners, tokens], logprobs.amax(-1)[owners]]
     if any(row.entropy is not None for row, _ in requests):
         results.append(torch.special.entr(p).sum(-1)[owners])
-    answers = torch.stack([one.double() for one in results]).tolist()  # all at once: a GPU is waited for but here
+    answers = torch.stack([result.double() for result in results]).tolist()  # the only place that waits for a GPU
     for (row, (at, _)), token, logprob, highest, *entropy in zip(requests, *answers, strict=True):
         if math.isnan(highest):
             raise WeightsError(
@@ -321,9 +320,9 @@ def _store_finished(batch: BatchKV, branches: Sequence[_Branch]) -> None:
     """Store the attention caches of requests that have just finished, under the requests' keys."""
     for at, branch in enumerate(branches):
         if finished := [row for row in branch.rows if row.finish]:
-            kept = KV((*finished[0].request.keys, *finished[0].ids[:-1]), batch.copy_out(at))
+            cache = KV((*finished[0].request.keys, *finished[0].ids[:-1]), batch.copy_out(at))
             for row in finished:
-                row.served.caches.put(row.request.key, kept)
+                row.served.caches.put(row.request.key, cache)
 
 
 def _split_branches(batch: BatchKV, branches: Sequence[_Branch]) -> list[_Branch]:

@@ -101,7 +101,7 @@ class GraphCache:
         mask selects the columns to attend to. A shape is recorded at its second use.
         """
         count = round_up_rows(len(tokens))
-        room = self.buffers("logits", (count, model.config.vocab_size), torch.float32, tokens.device)
+        logits = self.buffers("logits", (count, model.config.vocab_size), torch.float32, tokens.device)
         if self.buffers.moves != self._moves:
             self._drop_graphs()
             self._moves = self.buffers.moves
@@ -110,16 +110,16 @@ class GraphCache:
             self._steps[key] = _Step(batch.full_data[:, :, :count], batch.full_mask[:count])
             if len(self._steps) > MAX_GRAPHS:
                 self._steps.popitem(last=False)
-        own = self._steps[key]
+        current = self._steps[key]
         self._steps.move_to_end(key)
-        own.set_inputs(tokens, positions, batch.filled)
-        if own.graph is None and batch.full_data.is_cuda and own.runs >= CAPTURE_AT:
+        current.set_inputs(tokens, positions, batch.filled)
+        if current.graph is None and batch.full_data.is_cuda and current.runs >= CAPTURE_AT:
             self._recorder = self._recorder or _Recorder()
-            own.graph, own.logits = self._recorder(partial(own.compute, model), room), room
-        if own.graph is None:
-            return own.compute(model)[: len(tokens)]
-        own.graph.replay()
-        return own.logits[: len(tokens)]
+            current.graph, current.logits = self._recorder(partial(current.compute, model), logits), logits
+        if current.graph is None:
+            return current.compute(model)[: len(tokens)]
+        current.graph.replay()
+        return current.logits[: len(tokens)]
 
 
 class _Recorder:
@@ -128,14 +128,14 @@ class _Recorder:
     def __init__(self) -> None:
         self._pool, self._stream = torch.cuda.graph_pool_handle(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
 
-    def __call__(self, compute: Callable[[], torch.Tensor], room: torch.Tensor) -> Any:
-        """Record `compute` and return a graph that writes its result to `room`. Recording runs no kernel."""
+    def __call__(self, compute: Callable[[], torch.Tensor], output: torch.Tensor) -> Any:
+        """Record `compute` and return a graph that writes its result to `output`. Recording runs no kernel."""
         graph = torch.cuda.CUDAGraph()
         self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):  # not torch.cuda.graph, which empties the allocator's cache every time
             graph.capture_begin(self._pool, "thread_local")
             try:
-                room.copy_(compute())
+                output.copy_(compute())
             finally:
                 graph.capture_end()
         torch.cuda.current_stream().wait_stream(self._stream)
@@ -181,5 +181,5 @@ def round_up_columns(count: int) -> int:
 
 def _list_addresses(model: Any) -> tuple[int, ...]:
     """Return the memory addresses of the model's weights and biases that are on a GPU."""
-    own = (getattr(module, name, None) for module in model.modules() for name in ("weight", "bias"))
-    return tuple(tensor.data_ptr() for tensor in own if isinstance(tensor, torch.Tensor) and tensor.is_cuda)
+    values = (getattr(module, name, None) for module in model.modules() for name in ("weight", "bias"))
+    return tuple(value.data_ptr() for value in values if isinstance(value, torch.Tensor) and value.is_cuda)

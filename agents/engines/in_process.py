@@ -27,7 +27,7 @@ from agents.engines.base import Capabilities, Completion, EngineSettings, Reques
 from agents.engines.decoding import Decoder
 from agents.engines.graphs import BufferPool, GraphCache, can_record
 from agents.engines.kv import KVStore
-from agents.engines.lanes import Lanes
+from agents.engines.multi_adapter import MultiAdapterModel
 from agents.engines.served import ServedPolicy
 from agents.heap import trim_holes
 from agents.policy import AdapterOnBase, load_frozen
@@ -68,7 +68,7 @@ class InProcessEngine:
         self.precision, self.max_batch, self.cache_bytes, self.entropy = precision, max_batch, cache_bytes, entropy
         self._seconds = 0.0
         self._served: dict[str, ServedPolicy] = {}
-        self._folders: dict[Path, Lanes] = {}
+        self._folders: dict[Path, MultiAdapterModel] = {}
         """Loaded models by folder, shared by all policies from that folder."""
         self._replays: WeakKeyDictionary[Any, GraphCache] = WeakKeyDictionary()
         """Recorded steps by computing model, if its steps can be recorded."""
@@ -110,13 +110,13 @@ class InProcessEngine:
         await self._run(self._publish, policy, version, weights)
 
     def _publish(self, policy: str, version: int, weights: Weights) -> None:
-        budget, before, module, bf16_copy, lanes = self.cache_bytes, self._served.get(policy), None, None, None
+        budget, before, module, bf16_copy, shared_model = self.cache_bytes, self._served.get(policy), None, None, None
         served, copied = weights.unwrap(), isinstance(weights, ModuleWeights) and weights.copied
         if isinstance(served, Path):
-            lanes = self._load_folder(policy, served)
+            shared_model = self._load_folder(policy, served)
         elif isinstance(served, AdapterOnBase):
-            lanes = self._get_model(served.folder, served.base)
-            lanes.add_adapter(policy, served.model, copied)
+            shared_model = self._get_model(served.folder, served.base)
+            shared_model.add_adapter(policy, served.model, copied)
         else:
             module = _copy_module(served, before and before.weights) if copied else served
             if before and before.weights is module and before.bf16_copy is not None:
@@ -128,37 +128,37 @@ class InProcessEngine:
         self._served[policy] = ServedPolicy(
             weights=module,
             bf16_copy=bf16_copy,
-            lanes=lanes,
+            shared_model=shared_model,
             version=version,
             caches=KVStore(budget),
             prefixes=KVStore(budget // 8, MAX_PREFIXES),
         )
         self._drop_unused()
-        trim_holes()  # what an update freed, before play takes buffers of other sizes
+        trim_holes()  # memory that the update freed, because play needs buffers of other sizes
 
-    def _load_folder(self, policy: str, folder: Path) -> Lanes:
+    def _load_folder(self, policy: str, folder: Path) -> MultiAdapterModel:
         """Return the shared model of a folder; of an adapter's folder, that of its base with the adapter added."""
         if not is_adapter(folder):
-            lanes = self._get_model(folder)
-            lanes.remove_adapter(policy)
-            return lanes
-        lanes = self._get_model(resolve(read_adapter(folder).base))
-        lanes.add_adapter(policy, load_adapter(lanes.base, folder))
-        return lanes
+            shared_model = self._get_model(folder)
+            shared_model.remove_adapter(policy)
+            return shared_model
+        shared_model = self._get_model(resolve(read_adapter(folder).base))
+        shared_model.add_adapter(policy, load_adapter(shared_model.base, folder))
+        return shared_model
 
-    def _get_model(self, folder: Path, base: Any = None) -> Lanes:
+    def _get_model(self, folder: Path, base: Any = None) -> MultiAdapterModel:
         """Return the model of a folder, loaded once for all policies, or made from `base` if given."""
         if folder not in self._folders:
             bf16 = self.precision.uses_bf16_products
-            given = convert_to_bf16(base) if bf16 and base is not None else base
-            model = load_frozen(folder, self.precision, packed=True) if given is None else given
-            self._folders[folder] = Lanes(model, bf16)
+            model = convert_to_bf16(base) if bf16 and base is not None else base
+            model = load_frozen(folder, self.precision, packed=True) if model is None else model
+            self._folders[folder] = MultiAdapterModel(model, bf16)
         return self._folders[folder]
 
     def _drop_unused(self) -> None:
         """Drop models that no served policy uses."""
-        used = {id(served.lanes) for served in self._served.values()}
-        self._folders = {folder: lanes for folder, lanes in self._folders.items() if id(lanes) in used}
+        used = {id(served.shared_model) for served in self._served.values()}
+        self._folders = {folder: model for folder, model in self._folders.items() if id(model) in used}
 
     async def release(self, policy: str) -> None:
         """Free a policy's bfloat16 copy and attention caches before an update; it is still served."""
@@ -169,7 +169,7 @@ class InProcessEngine:
         self._replays.pop(served.model, None)
         self._buffers.clear()
         self._served[policy] = replace(served, bf16_copy=None, caches=KVStore(0), prefixes=KVStore(0))
-        trim_holes()  # and the other way round
+        trim_holes()  # memory that play freed, because the update needs buffers of other sizes
 
     async def retire(self, policy: str) -> None:
         """Free a policy's weights and caches, if any."""
@@ -177,8 +177,8 @@ class InProcessEngine:
 
     def _retire(self, policy: str) -> None:
         served = self._served.pop(policy, None)
-        if served and served.lanes:
-            served.lanes.remove_adapter(policy)
+        if served and served.shared_model:
+            served.shared_model.remove_adapter(policy)
         self._drop_unused()
 
     def forget(self, key: str) -> None:
@@ -204,13 +204,13 @@ class InProcessEngine:
         self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float], full_vocabulary: bool
     ) -> list[np.ndarray]:
         served = self._served[policy]
-        if served.lanes:
-            served.lanes.route([policy])
+        if served.shared_model:
+            served.shared_model.route([policy])
         with self._measure_time():
             bf16 = self.precision.uses_bf16_products
-            own = estimate_costs(served.model, bf16)
+            costs = estimate_costs(served.model, bf16)
             score = score_distributions if full_vocabulary else score_streams
-            return score(StreamScorer(served.model, bf16), streams, temperatures, costs=own)
+            return score(StreamScorer(served.model, bf16), streams, temperatures, costs=costs)
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
         """Sample a reply for each request, decoded together with all waiting requests; return them in order.
@@ -256,7 +256,7 @@ class InProcessEngine:
     def _decode_when_idle(self, count: int, rounds: int) -> None:
         loop = asyncio.get_running_loop()
         if count != len(self._waiting) or self._running:
-            return  # a later request has its own watch, or the batch is gone; and the end of work has one
+            return  # a later request, or the end of the running work, has scheduled decoding itself
         if rounds:
             loop.call_soon(self._decode_when_idle, count, rounds - 1)
             return
@@ -266,9 +266,9 @@ class InProcessEngine:
     def _group_batches(self, waiting: Sequence[_PendingRequest]) -> list[list[_PendingRequest]]:
         """Group waiting requests into batches of one model, up to the maximum size."""
         groups: dict[tuple[int, str], list[_PendingRequest]] = {}
-        for request, future in sorted(waiting, key=lambda one: one[0].policy):  # stable: a policy's rows lie together
-            served = self._served.get(request.policy)  # None where it was retired meanwhile: decoding tells who waits
-            alone = request.policy if served and served.lanes and not served.lanes.can_mix else ""
+        for request, future in sorted(waiting, key=lambda item: item[0].policy):  # makes a policy's rows adjacent
+            served = self._served.get(request.policy)  # None if it was retired meanwhile: decoding then fails
+            alone = request.policy if served and served.shared_model and not served.shared_model.can_mix else ""
             groups.setdefault((id(served and served.model), alone), []).append((request, future))
         size = self.max_batch
         return [group[start : start + size] for group in groups.values() for start in range(0, len(group), size)]
@@ -277,9 +277,9 @@ class InProcessEngine:
         """Decode all batches. Results are delivered together, so that timing does not decide who asks next."""
         answers = await self._run(lambda: [self._try_decoding([request for request, _ in chunk]) for chunk in chunks])
         for chunk, answer in zip(chunks, answers, strict=True):
-            for (_, future), one in zip(chunk, answer, strict=True):
+            for (_, future), result in zip(chunk, answer, strict=True):
                 if not future.done():
-                    future.set_result(one)
+                    future.set_result(result)
 
     def _try_decoding(self, requests: Sequence[Request]) -> list[Completion | Exception]:
         """Decode a batch; if it fails, decode each half of it, so that only the failing requests get the error.
@@ -288,10 +288,10 @@ class InProcessEngine:
         """
         try:
             return [*self._decode(requests)]
-        except Exception as error:  # noqa: BLE001 handed on: the waiting tasks would wait forever
+        except Exception as error:  # noqa: BLE001 passed on, or the waiting tasks would wait forever
             if len(requests) == 1:
                 return [error]
-        half = len(requests) // 2  # outside of the handler: its traceback holds the batch's buffers
+        half = len(requests) // 2  # outside the except block, whose traceback keeps the batch's buffers alive
         return self._try_decoding(requests[:half]) + self._try_decoding(requests[half:])
 
     @contextmanager
@@ -314,9 +314,9 @@ class InProcessEngine:
 
 
 def _copy_module(module: Any, before: Any) -> Any:
-    """Copy a module's present weights into `before`, the copy of the previous version, or into a new copy if None."""
+    """Copy a module's current weights into `before`, the copy of the previous version, or into a new copy if None."""
     if before is None:
         return copy.deepcopy(module).requires_grad_(False).eval()
-    for own, new in zip(before.state_dict().values(), module.state_dict().values(), strict=True):
-        own.copy_(new)
+    for old, new in zip(before.state_dict().values(), module.state_dict().values(), strict=True):
+        old.copy_(new)
     return before

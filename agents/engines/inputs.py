@@ -1,4 +1,4 @@
-"""Arguments of a decoding pass: ids or embeddings with images' features, positions, and masks of each kind of layer."""
+"""Build a model's arguments for a decoding pass: ids or embeddings with image features, positions and masks."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -11,12 +11,12 @@ from agents.vision import FeatureCache, build_layer_masks, get_vision, has_visio
 
 
 class Inputs:
-    """Builds the arguments of passes over requests' tokens and images. Call it with a pass's tokens."""
+    """Builder of the model's arguments for passes over requests' tokens and images. Call it with a pass's tokens."""
 
     def __init__(self, model: Any, media: Collection[MediaSpan]) -> None:
         """Prepare for the requests' images, which are computed when a pass first needs them.
 
-        Raises ValueError if the model has no vision or an image not its number of tokens.
+        Raises ValueError if the model has no vision or an image has a wrong number of tokens.
         """
         self._model = model
         self._features = FeatureCache(model, media) if media else None
@@ -26,7 +26,7 @@ class Inputs:
 
     @property
     def has_images(self) -> bool:
-        """True if a context has images."""
+        """True if any context has images."""
         return self._features is not None
 
     def compute_jump(self, ids: Ids) -> int:
@@ -42,28 +42,29 @@ class Inputs:
     ) -> dict[str, Any]:
         """Return the model's arguments for tokens [B, W], ids and images' keys, at `places` [B, W] of their contexts.
 
-        The bool mask marks the real columns, [B, S], or the columns that each token attends to, [B, 1, W, S].
+        `jumps` [B, 1] are those of the contexts before the tokens. The bool mask marks the columns that hold tokens,
+        [B, S], or the columns to which each token attends, [B, 1, W, S].
         """
-        shows = self._features is not None and bool((tokens < 0).any())
-        seen, rows = self._features.look_up(tokens) if self._features and shows else (None, tokens)
-        given: dict[str, Any] = {"attention_mask": mask.long() if mask.dim() == 2 else mask}
+        has_images = self._features is not None and bool((tokens < 0).any())
+        features, rows = self._features.look_up(tokens) if self._features and has_images else (None, tokens)
+        inputs: dict[str, Any] = {"attention_mask": mask.long() if mask.dim() == 2 else mask}
         if self._is_bidirectional:
             width, keys = tokens.shape[1], mask.long().cumsum(-1) - 1
-            shown = mask[:, None] & (keys[:, None] <= places[..., None])
-            shown[..., -width:] |= torch.eye(width, dtype=torch.bool, device=mask.device)  # or padding would be NaN
-            if seen is not None:
-                shown[..., -width:] |= seen.same_image_mask(places, rows)
-            given["attention_mask"] = build_layer_masks(self._model, shown, places, keys)
-        if seen is None:
-            return given | {"input_ids": tokens, "position_ids": places + jumps}
+            visible = mask[:, None] & (keys[:, None] <= places[..., None])
+            visible[..., -width:] |= torch.eye(width, dtype=torch.bool, device=mask.device)  # or padding would be NaN
+            if features is not None:
+                visible[..., -width:] |= features.same_image_mask(places, rows)
+            inputs["attention_mask"] = build_layer_masks(self._model, visible, places, keys)
+        if features is None:
+            return inputs | {"input_ids": tokens, "position_ids": places + jumps}
         tree = mask[:, 0, :, -tokens.shape[1] :] if mask.dim() == 4 else None
-        positions = seen.positions(places, rows, jumps, tree)
-        return given | seen.embed(self._model, tokens.clamp(min=0), rows) | {"position_ids": positions}
+        positions = features.positions(places, rows, jumps, tree)
+        return inputs | features.embed(self._model, tokens.clamp(min=0), rows) | {"position_ids": positions}
 
 
 def compute_last_logits(model: Any, inputs: dict[str, Any]) -> torch.Tensor:
     """Run a model and return the logits [B, vocabulary] of the last column."""
     if "visual_pos_masks" not in inputs:
         return model(**inputs, logits_to_keep=1).logits[:, -1]  # type: ignore[no-any-return]
-    hidden = text_body(model)(**inputs).last_hidden_state  # the whole model takes no features of layers
+    hidden = text_body(model)(**inputs).last_hidden_state  # the full model does not accept features of further layers
     return model.get_output_embeddings()(hidden[:, -1])  # type: ignore[no-any-return]

@@ -18,10 +18,10 @@ ENGINES = {
 
 
 def check_kind(kind: str) -> str:
-    """Return the kind unchanged. Raises ValueError with the nearest name if no engine is called that."""
+    """Return the kind unchanged. Raises ValueError, with the nearest name, for an unknown kind."""
     if kind not in ENGINES:
-        there = nearest(kind, ENGINES) or f" (there are: {', '.join(ENGINES)})"
-        raise ValueError(f"unknown engine '{kind[:64]}'{there}")
+        hint = nearest(kind, ENGINES) or f" (there are: {', '.join(ENGINES)})"
+        raise ValueError(f"unknown engine '{kind[:64]}'{hint}")
     return kind
 
 
@@ -33,5 +33,5 @@ def import_engine(kind: str) -> EngineClass:
 
 
 def list_kinds_with(capability: str) -> str:
-    """Return the kinds of engines that have a capability, given by its attribute, as text: `in_process or vllm`."""
+    """Return the kinds of engines with a capability (a field of `Capabilities`), as text: `in_process or vllm`."""
     return " or ".join(kind for kind in ENGINES if getattr(import_engine(kind).capabilities, capability))

@@ -36,16 +36,16 @@ class KVStore:
         self._bytes = 0
 
     def longest_prefix(self, key: str, ids: tuple[int, ...]) -> KV | None:
-        """Return the part of this key's cache that is a prefix of `ids`, at most all but the last id; else None."""
-        kept = self._caches.get(key)
-        if kept is None:
+        """Return this key's cache, cut to its common prefix with `ids[:-1]`; None if they share nothing."""
+        cached = self._caches.get(key)
+        if cached is None:
             return None
         self._caches.move_to_end(key)
-        if len(kept.ids) < len(ids) and kept.ids == ids[: len(kept.ids)]:
-            return kept
-        pairs = enumerate(zip(kept.ids, ids[:-1], strict=False))
-        common = next((i for i, (a, b) in pairs if a != b), min(len(kept.ids), len(ids) - 1))
-        return KV(ids[:common], kept.data[:, :, :, :common]) if common else None
+        if len(cached.ids) < len(ids) and cached.ids == ids[: len(cached.ids)]:
+            return cached
+        pairs = enumerate(zip(cached.ids, ids[:-1], strict=False))
+        common = next((i for i, (a, b) in pairs if a != b), min(len(cached.ids), len(ids) - 1))
+        return KV(ids[:common], cached.data[:, :, :, :common]) if common else None
 
     def find_nearest(self, ids: tuple[int, ...]) -> KV | None:
         """Return the cache of the longest prefix of `ids` stored under any key; None if there is none."""
@@ -80,7 +80,7 @@ class _BufferLayer(DynamicLayer):  # type: ignore[misc]
 
     def __init__(self, batch: "BatchKV", layer: int) -> None:
         super().__init__()
-        # with a reference back the buffers would wait for the collector of cycles, beside those of later batches
+        # a cycle of references would keep the buffers until garbage collection, beside those of later batches
         self.batch: BatchKV = proxy(batch)  # type: ignore[assignment]
         self.layer, self.is_initialized = layer, True
 
@@ -100,8 +100,8 @@ class _BufferLayer(DynamicLayer):  # type: ignore[misc]
 class BatchKV(Cache):  # type: ignore[misc]  # transformers is untyped here
     """Right-aligned attention caches of B streams: `data` is [layers, 2, B, kv_heads, capacity, head_dim].
 
-    `mask` [B, capacity] is True for real columns. `full_data` and `full_mask` include rows reserved for later. A
-    forward pass fills the columns from `filled`; call `advance` after it.
+    `mask` [B, capacity] is True for columns that hold tokens. `full_data` and `full_mask` include rows reserved for
+    later. A forward pass fills the columns from `filled`; call `advance` after it.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class BatchKV(Cache):  # type: ignore[misc]  # transformers is untyped here
     ) -> None:
         """Join the rows' caches. `room`: number of columns to reserve for new tokens; `max_rows`: maximum rows later.
 
-        `storage` is a zeroed data and mask to use; by default both are allocated.
+        `storage` are zeroed tensors for data and mask; by default they are allocated.
         """
         first, max_rows = rows[0].data, max(max_rows, len(rows))
         layers, _, heads, _, dim = first.shape
@@ -152,16 +152,16 @@ class BatchKV(Cache):  # type: ignore[misc]  # transformers is untyped here
 
     def keep_rows(self, rows: list[int]) -> None:
         """Keep only these rows, given in increasing order, and move them to the front."""
-        for to, one in enumerate(rows):
-            if to != one:
-                self.copy_row(one, to)
+        for target, source in enumerate(rows):
+            if target != source:
+                self.copy_row(source, target)
         self._use_rows(len(rows))
 
     def copy_out(self, i: int) -> torch.Tensor:
-        """Return a copy of one stream's real columns, [layers, 2, kv_heads, length, head_dim]."""
+        """Return a copy of the columns that hold one stream's tokens, [layers, 2, kv_heads, length, head_dim]."""
         columns = self.mask[i, : self.filled].nonzero().squeeze(-1)
         first, last = columns[[0, -1]].tolist()
-        if last - first + 1 == len(columns):  # as a rule; what is copied in one piece is so several times as fast
+        if last - first + 1 == len(columns):  # the usual case: copying one block is several times as fast
             return self.data[:, :, i, :, first : last + 1].clone(memory_format=torch.contiguous_format)
         return self.data[:, :, i].index_select(3, columns)
 

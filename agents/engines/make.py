@@ -11,20 +11,20 @@ from agents.precision import Precision
 
 def check_engine(spec: EngineSpec) -> None:
     """Raise EngineError if this engine is not installed or cannot do what its settings ask. Starts nothing."""
-    able = spec.capabilities
-    if spec.entropy and not able.records_entropy:
+    capabilities = spec.capabilities
+    if spec.entropy and not capabilities.records_entropy:
         raise EngineError(
             f"engine.entropy: {spec.kind} does not report entropies: set engine.kind to "
             f"{list_kinds_with('records_entropy')}, or entropy to false"
         )
-    if able.package and find_spec(able.package) is None:
-        raise EngineError(f"engine.kind: {spec.kind} is not installed: {able.install}")
+    if capabilities.package and find_spec(capabilities.package) is None:
+        raise EngineError(f"engine.kind: {spec.kind} is not installed: {capabilities.install}")
 
 
 def make_engine(spec: EngineSpec, precision: Precision = Precision.FP32, gpus: int = 1) -> Engine:
     """Create an engine, not yet open, that computes in the trainer's precision, one model on `gpus` GPUs.
 
-    With bfloat16 weights it also holds the weights that it loads itself in bfloat16. Raises EngineError.
+    If `precision` has bfloat16 weights, so do the models that the engine loads itself. Raises EngineError.
     """
     check_engine(spec)
     return import_engine(spec.kind).create(spec, precision, gpus)

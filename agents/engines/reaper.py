@@ -37,21 +37,21 @@ def stderr_to(file: Path) -> Iterator[None]:
 def watch(folder: Path) -> "subprocess.Popen[bytes]":
     """Start a watchdog that, when this process ends, kills all processes marked with `folder` and removes the folder.
 
-    Marks this process's environment, which later processes inherit. Returns the watchdog, to be started before the
-    processes that it guards and terminated after they ended normally.
+    Marks this process's environment, which processes started later inherit. Terminate the returned watchdog once they
+    have ended normally.
     """
     command = [sys.executable, "-I", str(Path(__file__)), str(os.getpid()), str(folder)]
     quiet = subprocess.DEVNULL
-    # a session of its own: Ctrl-C is for the owner
-    started = subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True)
+    # in a new session, so that Ctrl-C does not reach it
+    watchdog = subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True)
     os.environ[MARK] = os.pathsep.join(filter(None, [str(folder), os.environ.get(MARK)]))
-    return started
+    return watchdog
 
 
 def reap(folder: str) -> None:
     """Kill all other processes that carry the folder's mark or write in it; remove the folder once none is left."""
-    while theirs := [*_find_processes(folder)]:
-        for pid in theirs:
+    while pids := [*_find_processes(folder)]:
+        for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.1)
@@ -59,26 +59,26 @@ def reap(folder: str) -> None:
 
 
 def _find_processes(folder: str) -> Iterator[int]:
-    for place in Path("/proc").glob("[0-9]*"):
+    for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            if int(place.name) == os.getpid():  # an owner that ends by itself may still have its logs there
+            if int(process.name) == os.getpid():  # an owner that ends by itself may still have its logs there
                 continue
-            alive = place.joinpath("stat").read_text().rpartition(")")[2].split()[0] != "Z"
-            # Python's own tracker ends by itself once the others have, and clears away what they shared
-            tracker = b"multiprocessing.resource_tracker" in place.joinpath("cmdline").read_bytes()
-            if alive and not tracker and (_is_marked(place, folder.encode()) or _has_open_file(place, folder)):
-                yield int(place.name)
+            alive = process.joinpath("stat").read_text().rpartition(")")[2].split()[0] != "Z"
+            # Python's resource tracker frees what the other processes shared, and ends after them
+            tracker = b"multiprocessing.resource_tracker" in process.joinpath("cmdline").read_bytes()
+            if alive and not tracker and (_is_marked(process, folder.encode()) or _has_open_file(process, folder)):
+                yield int(process.name)
 
 
-def _is_marked(place: Path, folder: bytes) -> bool:
-    mark, environ = f"{MARK}=".encode(), place.joinpath("environ").read_bytes().split(b"\0")
+def _is_marked(process: Path, folder: bytes) -> bool:
+    mark, environ = f"{MARK}=".encode(), process.joinpath("environ").read_bytes().split(b"\0")
     marks = next((entry.removeprefix(mark) for entry in environ if entry.startswith(mark)), b"")
     return folder in marks.split(os.pathsep.encode())
 
 
-def _has_open_file(place: Path, folder: str) -> bool:
-    """Return True if the process of a /proc folder has a file below `folder` open for writing, not only reading."""
-    for link in place.joinpath("fd").iterdir():
+def _has_open_file(process: Path, folder: str) -> bool:
+    """Return True if a process, given by its folder in /proc, has a file below `folder` open for writing."""
+    for link in process.joinpath("fd").iterdir():
         with suppress(OSError):
             if link.lstat().st_mode & stat.S_IWUSR and os.readlink(link).startswith(f"{folder}/"):
                 return True

@@ -19,12 +19,12 @@ def compute_distributions(logits: torch.Tensor, settings: Sequence[SamplingSetti
 
     Excluded tokens have -inf.
     """
-    if any(shape.temperature not in (0, 1) for shape in settings):
-        logits = logits / torch.tensor([[shape.temperature or 1.0] for shape in settings], device=logits.device)
+    if any(row.temperature not in (0, 1) for row in settings):
+        logits = logits / torch.tensor([[row.temperature or 1.0] for row in settings], device=logits.device)
     logprobs = torch.log_softmax(logits, -1)
-    if any(shape.top_k or shape.top_p < 1 for shape in settings):
-        logprobs = truncate(logprobs, [shape.top_k for shape in settings], [shape.top_p for shape in settings])
-    if greedy := [i for i, shape in enumerate(settings) if shape.temperature == 0]:
+    if any(row.top_k or row.top_p < 1 for row in settings):
+        logprobs = truncate(logprobs, [row.top_k for row in settings], [row.top_p for row in settings])
+    if greedy := [i for i, row in enumerate(settings) if row.temperature == 0]:
         best = logprobs[greedy]
         logprobs[greedy] = torch.full_like(best, -torch.inf).scatter(-1, best.argmax(-1, keepdim=True), 0.0)
     return logprobs
@@ -47,9 +47,9 @@ def truncate(logprobs: torch.Tensor, top_k: list[int], top_p: list[float]) -> to
 
 
 def draw_tokens(p: torch.Tensor, owners: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
-    """Draw tokens [N] by inverse CDF: where the cumulative probabilities of rows `owners` [N] pass draws [N] in [0, 1).
+    """Draw tokens [N] by inverse CDF from rows `owners` [N] of the probabilities `p` [D, V], at draws [N] in [0, 1).
 
-    `p` is [D, V] float32. Sums are float64: over blocks first, then within the block of the draw.
+    `p` is float32. Sums are float64: over blocks first, then within the block of the draw.
     """
     blocks = torch.nn.functional.pad(p, (0, -p.shape[1] % _BLOCK)).view(len(p), -1, _BLOCK)
     by_block = blocks.sum(-1, dtype=torch.double).cumsum(-1)[owners]
@@ -58,14 +58,14 @@ def draw_tokens(p: torch.Tensor, owners: torch.Tensor, draws: torch.Tensor) -> t
     before = torch.nn.functional.pad(by_block, (1, 0)).gather(-1, block)
     within = blocks[owners, block.squeeze(-1)].double().cumsum(-1)
     at = block * _BLOCK + _find_first_above(within, mass - before)
-    return at.squeeze(-1).clamp(max=p.shape[1] - 1)  # sums of NaN are passed nowhere
+    return at.squeeze(-1).clamp(max=p.shape[1] - 1)  # no sum of NaN exceeds the draw
 
 
 _BLOCK = 256
 
 
 def _find_first_above(sums: torch.Tensor, mass: torch.Tensor) -> torch.Tensor:
-    """Return, as [B, 1], the first column of increasing sums [B, N] above mass [B, 1], never one that adds nothing.
+    """Return, as [B, 1], the first column of increasing sums [B, N] above mass [B, 1], never a column that adds 0.
 
     Returns the last column for NaN, because an index out of range would kill a GPU's context.
     """

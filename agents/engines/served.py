@@ -5,7 +5,7 @@ from functools import cached_property
 from typing import Any
 
 from agents.engines.kv import KVStore
-from agents.engines.lanes import Lanes
+from agents.engines.multi_adapter import MultiAdapterModel
 from agents.model_config import NO_LIMIT
 
 
@@ -17,7 +17,7 @@ class ServedPolicy:
     """The published module; None for a folder or an adapter."""
     bf16_copy: Any
     """The module's bfloat16 copy during play, if products are bfloat16."""
-    lanes: Lanes | None
+    shared_model: MultiAdapterModel | None
     """The shared model of a folder, and adapters on it."""
     version: int
     caches: KVStore
@@ -26,8 +26,8 @@ class ServedPolicy:
     @property
     def model(self) -> Any:
         """Module that decodes: the shared model of a folder or adapters, the bfloat16 copy, or the published module."""
-        if self.lanes is not None:
-            return self.lanes.model
+        if self.shared_model is not None:
+            return self.shared_model.model
         return self.weights if self.bf16_copy is None else self.bf16_copy
 
     @property

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from agents.engines.lanes import apply_layer, apply_layers
+from agents.engines.multi_adapter import apply_layer, apply_layers
 from agents.vision import text_body
 
 MODEL_TYPES = frozenset({"llama", "mistral", "qwen2", "qwen3", "qwen2_vl_text", "qwen2_5_vl_text", "qwen3_vl_text"})
@@ -75,7 +75,7 @@ class _Attention:
         sin: torch.Tensor,
     ) -> None:
         """Prepare a step, with arguments as for `step`. `cos` and `sin` are [B, 1, width] for the tokens' positions."""
-        self.data, self.column, self.seen = data, column, mask.shape[1]
+        self.data, self.column, self.length = data, column, mask.shape[1]
         self.half = cos.shape[-1] // 2
         self.cos, self.sin = cos, torch.cat((-sin[..., : self.half], sin[..., self.half :]), -1)
         bias = data.new_zeros(mask.shape).masked_fill_(~mask, torch.finfo(data.dtype).min)
@@ -85,7 +85,7 @@ class _Attention:
     def __call__(self, layer: Any, x: torch.Tensor) -> torch.Tensor:
         """Store the tokens' keys and values and return the layer's attention output [B, hidden] for `x` [B, hidden].
 
-        Computes softmax(scale q k^T + bias) v; heads that share a key are rows of one product.
+        Computes softmax(scale q k^T + bias) v. Queries of heads that share a key are multiplied at once.
         """
         keys, values = self.data[layer.layer_idx].unbind()
         rows, width, shared = len(x), layer.head_dim, keys.shape[1]
@@ -96,10 +96,10 @@ class _Attention:
         both = self._rotate(both).to(keys.dtype)
         self._write(keys, both[:, heads:, None])
         self._write(values, y[:, -shared:, None].to(values.dtype))
-        k, v = keys[:, :, : self.seen].flatten(0, 1), values[:, :, : self.seen].flatten(0, 1)
+        k, v = keys[:, :, : self.length].flatten(0, 1), values[:, :, : self.length].flatten(0, 1)
         q = both[:, :heads].reshape(len(k), -1, width)
         scores = torch.baddbmm(self.bias, q, k.transpose(1, 2), alpha=layer.scaling)
-        # unless a dtype is given autocast has float32, which the product rounds again
+        # without a dtype autocast would return float32, which the product rounds again
         p = torch.softmax(scores, -1, dtype=scores.dtype)
         return apply_layer(layer.o_proj, torch.bmm(p, v).view(rows, -1))
 

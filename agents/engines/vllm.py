@@ -71,10 +71,13 @@ class VLLMEngine:
         self._served: dict[str, Version] = {}
         self._figures = dict.fromkeys(("seconds", "publish_seconds", "prompt_tokens", "cached_tokens"), 0.0)
         self._busy, self._begun = 0, 0.0
+        """Number of calls of `generate` in progress, and the time since when there are any."""
         self._count = 0
+        """Number of requests, adapters and exports so far, for unique names."""
         self._scratch: Path | None = None
         self._reaper: subprocess.Popen[bytes] | None = None
         self._settling = asyncio.Lock()
+        """Held while servers or their weights change."""
 
     @classmethod
     def create(cls, settings: EngineSettings, precision: Precision, gpus: int) -> "VLLMEngine":
@@ -306,7 +309,7 @@ class VLLMEngine:
         served = self._served[request.policy]
         server = self._servers[served.server]
         self._count += 1
-        asked = SamplingParams(
+        sampling = SamplingParams(
             max_tokens=request.max_tokens,
             temperature=request.temperature,
             top_p=request.top_p,
@@ -316,17 +319,17 @@ class VLLMEngine:
             seed=int(np.random.SeedSequence(request.seed).generate_state(1, np.uint64)[0] >> 1),
             logprobs=0,
             detokenize=False,
-            # The most that vLLM allows; the scorer bans the placeholder, too (see `ban_placeholder`).
+            # -100 is the limit in vLLM. The scorer bans the placeholder, too (see `ban_placeholder`).
             logit_bias={server.vision.image_token: -100.0} if server.vision else None,
         )
-        request.check(server.vocabulary, server.positions)  # a GPU would end the server; vLLM would cut the reply
+        request.check(server.vocabulary, server.positions)  # a GPU's server would crash, or vLLM would cut the reply
         prompt = TokensPrompt(prompt_token_ids=list(request.ids))
         if request.media:
             prompt = TokensPrompt(**make_image_prompt(server.vision, request))
         output: Any = None
         served.writing += 1
         try:
-            async for so_far in server.llm.generate(prompt, asked, str(self._count), lora_request=served.lora):
+            async for so_far in server.llm.generate(prompt, sampling, str(self._count), lora_request=served.lora):
                 output = so_far
         except Exception as error:
             assert self._scratch is not None
@@ -338,6 +341,6 @@ class VLLMEngine:
         self._figures["prompt_tokens"] += len(request.ids)
         self._figures["cached_tokens"] += output.num_cached_tokens or 0
         ids = tuple(reply.token_ids)
-        certain = request.temperature == 0  # vLLM returns the model's own probabilities then
-        logprobs = tuple(0.0 if certain else at[token].logprob for at, token in zip(reply.logprobs, ids, strict=True))
+        is_greedy = request.temperature == 0  # vLLM then reports the model's own log-probabilities
+        logprobs = tuple(0.0 if is_greedy else at[token].logprob for at, token in zip(reply.logprobs, ids, strict=True))
         return Completion(ids, logprobs, "stop" if ids[-1] in request.stop_ids else "length", served.version)

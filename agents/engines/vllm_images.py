@@ -1,7 +1,7 @@
 """Images for vLLM: a prompt with one placeholder per image beside the pictures, and the files that its processor reads.
 
 vLLM does not run the processor on token ids: it replaces each placeholder by as many as the image needs (vLLM 0.32,
-"Multi-Modal Data Processing"). Pictures come scaled to the size at which a policy sees them, which its processor keeps.
+"Multi-Modal Data Processing"). Pictures are scaled to the policy's size in advance, and vLLM's processor keeps it.
 """
 
 import shutil
@@ -20,8 +20,8 @@ WEIGHT_FILES = ("config.json", "generation_config.json", "model.safetensors.inde
 def make_image_prompt(vision: Vision | None, request: Request) -> dict[str, Any]:
     """Return the fields of vLLM's `TokensPrompt` for a request with images.
 
-    Raises EngineError for a model without vision or whose images vLLM surrounds with tokens of its own, and ValueError,
-    with its hash, for an image that cannot be read or does not fit the model.
+    Raises EngineError if the model has no vision or vLLM surrounds its images with further tokens, and ValueError,
+    naming the hash, for an image that cannot be read or does not fit the model.
     """
     if vision is None or not vision.expands_alone:
         raise EngineError("vLLM would write this model's images in its own way: set engine.kind to in_process")

@@ -32,7 +32,7 @@ class TensorSource(WeightTransferUpdateInfo):  # type: ignore[misc]
     """Name and arguments of the function that yields an update's tensors in the worker process."""
 
     function: str
-    """Name for `pkgutil.resolve_name`. The function is called with the worker's rank in the server and `arguments`."""
+    """Name for `pkgutil.resolve_name`. The function is called with the worker's rank in its server and `arguments`."""
     arguments: dict[str, Any] = field(default_factory=dict)
 
 

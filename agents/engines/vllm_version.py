@@ -23,7 +23,7 @@ class Version:
     server: str
     """Key of its server."""
     folder: Path
-    """Folder to load, or whose model has this form."""
+    """Folder to load; for received weights, a folder of the same architecture."""
     rank: int = 0
     """Rank of the adapter; 0 for full weights."""
     lora: Any = None

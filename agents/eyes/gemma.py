@@ -9,7 +9,7 @@ from agents.eyes.layout import Vision
 
 
 class Gemma3(Vision):
-    """Layout of Gemma 3. Images are not cut into tiles, like with `do_pan_and_scan: false`."""
+    """Layout of Gemma 3. Images are not cut into tiles, as with `do_pan_and_scan: false`."""
 
     is_bidirectional: ClassVar[bool] = True
 

@@ -26,11 +26,11 @@ class Idefics(Vision):
         """Return the features [M * tokens, width] of images [3, size, size]."""
         body, tower = model.base_model, model.base_model.vision_model
         patch = tower.embeddings.patch_embedding
-        whole = pixels if isinstance(pixels, torch.Tensor) else torch.stack([*pixels])
-        patches = patch(whole.to(patch.weight.dtype)).flatten(2).transpose(1, 2)
-        # In place of the model's own positions, which rounding misplaces on most grids: 11 of 6 x 6 in bfloat16. The
-        # model would also drop images of zeros as padding.
-        places = tower.embeddings.position_embedding(torch.arange(patches.shape[1], device=whole.device))
+        images = pixels if isinstance(pixels, torch.Tensor) else torch.stack([*pixels])
+        patches = patch(images.to(patch.weight.dtype)).flatten(2).transpose(1, 2)
+        # Not the model's own positions: rounding makes them wrong on most grids, such as for 11 of 6 x 6 patches in
+        # bfloat16. The model would also drop images of zeros as padding.
+        places = tower.embeddings.position_embedding(torch.arange(patches.shape[1], device=images.device))
         hidden = tower.encoder(inputs_embeds=patches + places, attention_mask=None).last_hidden_state
         features: torch.Tensor = body.connector(tower.post_layernorm(hidden))
         return features.reshape(-1, features.shape[-1])

@@ -13,7 +13,7 @@ from agents.chat_images import Fit, ImageToken
 from agents.errors import WeightsError
 from agents.eyes.preprocessing import Preprocessing, read_preprocessing
 from agents.stream import MAX_IMAGE_TOKENS, MediaSpan
-from games.pictures import LARGEST, decode_picture
+from games.pictures import MAX_SIDE, decode_picture
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Vision:
         """
         settings = read_preprocessing(folder, cls.defaults) if folder else cls.defaults
         tokens, size = cls.measure(config)
-        if not 0 < tokens <= MAX_IMAGE_TOKENS or not 0 < size <= LARGEST:
+        if not 0 < tokens <= MAX_IMAGE_TOKENS or not 0 < size <= MAX_SIDE:
             raise WeightsError(f"a {config.model_type} with images of {size} pixels and {tokens} tokens cannot be used")
         return cls(int(config.image_token_id), tokens, size, settings)
 
@@ -92,7 +92,7 @@ class Vision:
         return torch.from_numpy(self.preprocessing.normalise(decode_picture(data), *(size or (self.size, self.size))))
 
     def load_pixels(self, span: MediaSpan) -> torch.Tensor:
-        """Decode and scale a span's image. Raises ValueError, with its hash, if it cannot be read."""
+        """Decode and scale a span's image. Raises ValueError, naming its hash, if it cannot be read."""
         self.grid(span)
         try:
             return self.scale_image(span.data, span.size)
@@ -100,7 +100,7 @@ class Vision:
             raise ValueError(f"image {span.hash}: {error}") from None
 
     def features(self, model: Any, pixels: Sequence[torch.Tensor] | torch.Tensor) -> torch.Tensor:
-        """Compute the features [N, width * (1 + depth)] of images' tokens with the tower and the connector."""
+        """Run tower and connector on images; return the features [N, width * (1 + depth)] of their tokens."""
         images = pixels if isinstance(pixels, torch.Tensor) else torch.stack([*pixels])
         features: torch.Tensor = model.base_model.get_image_features(images, return_dict=True).pooler_output
         return features.reshape(-1, features.shape[-1])

@@ -1,7 +1,7 @@
 """Settings of a model folder's image processor, and its arithmetic with Pillow and NumPy.
 
-The pixels equal those of transformers' own processors of the Pillow backend. Cutting an image into tiles is not done:
-each image is one tile (`do_image_splitting`, `crop_to_patches` and `do_pan_and_scan` are ignored).
+The pixels equal those of transformers' own processors with the Pillow backend. Images are not cut into tiles:
+`do_image_splitting`, `crop_to_patches` and `do_pan_and_scan` are ignored.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 FILES = ("preprocessor_config.json", "processor_config.json")
 """Files with an image processor's settings. In the second they are the entry `image_processor`."""
-MOST_PIXELS = 1 << 26
+MAX_PIXELS = 1 << 26
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,9 @@ class Preprocessing:
 
 
 def read_preprocessing(folder: Path, defaults: Preprocessing) -> Preprocessing:
-    """Return the settings of a model folder's image processor; `defaults` for those that it does not state.
+    """Return the settings of a model folder's image processor, with `defaults` for missing ones.
 
-    Raises WeightsError for a value that no image processor can have.
+    Raises WeightsError for an invalid value.
     """
     for file in FILES:
         if (folder / file).is_file():
@@ -63,16 +63,16 @@ def read_preprocessing(folder: Path, defaults: Preprocessing) -> Preprocessing:
 
 
 def limit_pixels(folder: Path, max_pixels: int) -> None:
-    """Write the maximum pixels of an image to a model folder's image processor, whose minimum is lowered to it."""
+    """Limit the pixels of an image in the settings of a model folder's image processor, minimum and maximum alike."""
     settings = read_json(folder, FILES[0]) if (folder / FILES[0]).is_file() else {}
-    held = _parse(settings, Preprocessing(), str(folder))
-    settings |= {"min_pixels": min(held.min_pixels, max_pixels), "max_pixels": min(held.max_pixels, max_pixels)}
+    current = _parse(settings, Preprocessing(), str(folder))
+    settings |= {"min_pixels": min(current.min_pixels, max_pixels), "max_pixels": min(current.max_pixels, max_pixels)}
     (folder / FILES[0]).write_text(json.dumps(settings, indent=2), encoding="utf-8")
 
 
 def _parse(settings: Any, defaults: Preprocessing, source: str) -> Preprocessing:
     if not isinstance(settings, Mapping):
-        raise WeightsError(f"{source}: image_processor is no object")
+        raise WeightsError(f"{source}: image_processor is not an object")
     found: dict[str, Any] = {}
     for key, name in (("image_mean", "mean"), ("image_std", "std")):
         if (values := settings.get(key)) is not None:
@@ -93,10 +93,10 @@ def _parse(settings: Any, defaults: Preprocessing, source: str) -> Preprocessing
     size = settings.get("size")
     size = size if isinstance(size, Mapping) else {}
     for name, keys in (("min_pixels", ("min_pixels", "shortest_edge")), ("max_pixels", ("max_pixels", "longest_edge"))):
-        given = [settings.get(keys[0]), size.get(keys[0]), size.get(keys[1])]
-        if (pixels := next((one for one in given if one is not None), None)) is not None:
-            if type(pixels) is not int or not 0 < pixels <= MOST_PIXELS:
-                raise WeightsError(f"{source}: {keys[0]} is not a number of pixels, 1 to {MOST_PIXELS:,}")
+        stated = [settings.get(keys[0]), size.get(keys[0]), size.get(keys[1])]
+        if (pixels := next((value for value in stated if value is not None), None)) is not None:
+            if type(pixels) is not int or not 0 < pixels <= MAX_PIXELS:
+                raise WeightsError(f"{source}: {keys[0]} is not a number of pixels, 1 to {MAX_PIXELS:,}")
             found[name] = pixels
     return replace(defaults, **found)
 

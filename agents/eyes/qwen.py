@@ -18,7 +18,7 @@ from agents.errors import WeightsError
 from agents.eyes.layout import Vision
 from agents.eyes.preprocessing import Preprocessing, read_preprocessing
 from agents.stream import MAX_IMAGE_TOKENS, MediaSpan
-from games.pictures import LARGEST, decode_picture
+from games.pictures import MAX_SIDE, decode_picture
 
 MAX_RATIO = 200
 """Maximum ratio of an image's sides."""
@@ -45,7 +45,7 @@ class Qwen2(Vision):
     def create(cls, config: Any, folder: Path | None) -> Self:
         """Return the layout of a model's config, with the settings of the image processor in `folder`, if any."""
         vision = config.vision_config
-        made = cls(
+        layout = cls(
             image_token=config.image_token_id,
             tokens=0,
             size=0,
@@ -55,11 +55,11 @@ class Qwen2(Vision):
             merge=vision.spatial_merge_size,
             frames=vision.temporal_patch_size,
         )
-        if min(made.patch, made.merge, made.frames) < 1:
-            raise WeightsError(f"a {config.model_type} with patches of {made.patch} pixels cannot be used")
-        if made.preprocessing.min_pixels > made.limit_pixels(None):
+        if min(layout.patch, layout.merge, layout.frames) < 1:
+            raise WeightsError(f"a {config.model_type} with patches of {layout.patch} pixels cannot be used")
+        if layout.preprocessing.min_pixels > layout.limit_pixels(None):
             raise WeightsError(f"{folder}: min_pixels is more than max_pixels")
-        return made
+        return layout
 
     @property
     def side(self) -> int:
@@ -68,7 +68,13 @@ class Qwen2(Vision):
 
     def limit_pixels(self, max_pixels: int | None) -> int:
         """Return the maximum number of pixels of a scaled image, with at most `MAX_IMAGE_TOKENS` tokens."""
-        return min(self.preprocessing.max_pixels, MAX_IMAGE_TOKENS * self.side**2, LARGEST**2, max_pixels or LARGEST**2)
+        limits = (
+            self.preprocessing.max_pixels,
+            MAX_IMAGE_TOKENS * self.side**2,
+            MAX_SIDE**2,
+            max_pixels or MAX_SIDE**2,
+        )
+        return min(limits)
 
     def fit(self, height: int, width: int, max_pixels: int | None = None) -> Fit:
         """Return the number of tokens and the scaled size of an image, with at most `max_pixels` after scaling.
@@ -76,20 +82,20 @@ class Qwen2(Vision):
         The sides become multiples of a token's side, as in transformers' `smart_resize`. Raises ValueError if one side
         is more than `MAX_RATIO` times the other, or if the maximum is less than one token.
         """
-        side, most = self.side, self.limit_pixels(max_pixels)
-        least = min(self.preprocessing.min_pixels, most)
-        if most < side**2:
-            raise ValueError(f"images.pixels: a token has {side**2} pixels, so an image cannot have {most}")
+        side, maximum = self.side, self.limit_pixels(max_pixels)
+        minimum = min(self.preprocessing.min_pixels, maximum)
+        if maximum < side**2:
+            raise ValueError(f"images.pixels: a token has {side**2} pixels, so an image cannot have {maximum}")
         if max(height, width) > MAX_RATIO * min(height, width):
             raise ValueError(f"an image of {width} x {height} pixels is more than {MAX_RATIO} times as long as wide")
         rows, columns = round(height / side), round(width / side)
-        if rows * columns * side**2 > most:
-            ratio = math.sqrt(height * width / most)
+        if rows * columns * side**2 > maximum:
+            ratio = math.sqrt(height * width / maximum)
             rows, columns = (max(1, math.floor(length / ratio / side)) for length in (height, width))
-        elif rows * columns * side**2 < least:
-            ratio = math.sqrt(least / (height * width))
+        elif rows * columns * side**2 < minimum:
+            ratio = math.sqrt(minimum / (height * width))
             rows, columns = (math.ceil(length * ratio / side) for length in (height, width))
-        while rows * columns * side**2 > most:  # if a side was rounded up to 1
+        while rows * columns * side**2 > maximum:  # if a side was rounded up
             rows, columns = (rows - 1, columns) if rows > columns else (rows, columns - 1)
         return Fit(rows * columns, (rows * side, columns * side))
 
@@ -130,7 +136,7 @@ class Qwen2(Vision):
         return features
 
     def tower(self, model: Any) -> list[torch.nn.Module | torch.nn.Parameter]:
-        """Return the vision tower; its mergers are the connector."""
+        """Return the parts of the vision tower without its mergers, which are the connector."""
         visual = model.base_model.visual
         return [part for name, part in visual.named_children() if "merger" not in name]
 
@@ -159,5 +165,5 @@ class Qwen3(Qwen2):
     def features(self, model: Any, pixels: Sequence[torch.Tensor] | torch.Tensor) -> torch.Tensor:
         """Return the features [N, width * (1 + depth)] of images [3, height, width]."""
         patches, grids = self.cut_patches([*pixels])
-        found = model.base_model.visual(patches, grid_thw=grids, return_dict=True)
-        return torch.cat([found.pooler_output, *found.deepstack_features], -1)
+        output = model.base_model.visual(patches, grid_thw=grids, return_dict=True)
+        return torch.cat([output.pooler_output, *output.deepstack_features], -1)

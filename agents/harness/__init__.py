@@ -1,1 +1,1 @@
-"""Agent programs of users in a seat: an OpenAI-compatible API for each match, and the program's process."""
+"""Agent programs of users as players: an OpenAI-compatible API for each match, and the program's process."""

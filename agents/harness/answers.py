@@ -1,4 +1,4 @@
-"""Answers to agent programs in the forms of OpenAI's API: chat completions and responses, whole or as events."""
+"""Format answers to agent programs as in OpenAI's API: chat completions and responses, as one body or as events."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ def _format_head(request: AgentRequest, answer: Answer, kind: str) -> Json:
 
 
 def _format_usage(answer: Answer) -> Json:
-    prompt, said = answer.prompt_tokens, answer.completion_tokens
-    return {"prompt_tokens": prompt, "completion_tokens": said, "total_tokens": prompt + said}
+    prompt, completion = answer.prompt_tokens, answer.completion_tokens
+    return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
 
-def _finish_reason(answer: Answer) -> str:
+def _format_finish_reason(answer: Answer) -> str:
     return "length" if answer.finish == "length" else "tool_calls" if answer.calls else "stop"
 
 
@@ -65,7 +65,7 @@ def _format_completion(request: AgentRequest, answer: Answer) -> Json:
     message: Json = {"role": "assistant", "content": answer.text or (None if answer.calls else ""), "refusal": None}
     if answer.calls:
         message["tool_calls"] = _format_calls(answer.calls)
-    choice = {"index": 0, "message": message, "finish_reason": _finish_reason(answer), "logprobs": None}
+    choice = {"index": 0, "message": message, "finish_reason": _format_finish_reason(answer), "logprobs": None}
     return _format_head(request, answer, "chat.completion") | {"choices": [choice], "usage": _format_usage(answer)}
 
 
@@ -80,7 +80,7 @@ def _format_chunks(request: AgentRequest, answer: Answer) -> Iterator[Json]:
         yield chunk({"content": answer.text})
     for index, call in enumerate(_format_calls(answer.calls)):
         yield chunk({"tool_calls": [{"index": index, **call}]})
-    yield chunk({}, _finish_reason(answer))
+    yield chunk({}, _format_finish_reason(answer))
     if request.wants_usage:
         yield head | {"choices": [], "usage": _format_usage(answer)}
 
@@ -89,28 +89,28 @@ def _format_chunks(request: AgentRequest, answer: Answer) -> Iterator[Json]:
 
 
 def _format_response(request: AgentRequest, answer: Answer) -> Json:
-    whole, cut = "completed", answer.finish == "length"
+    status, cut = "completed", answer.finish == "length"
     output: list[Json] = []
     if answer.text or not answer.calls:
         part = {"type": "output_text", "text": answer.text, "annotations": [], "logprobs": []}
-        message = {"type": "message", "id": f"msg_{answer.number}", "role": "assistant", "status": whole}
+        message = {"type": "message", "id": f"msg_{answer.number}", "role": "assistant", "status": status}
         output.append(message | {"content": [part]})
     for call in answer.calls:
-        called = {"type": "function_call", "id": f"fc_{call.id}", "call_id": call.id, "name": call.name}
-        output.append(called | {"arguments": dump_arguments(call), "status": whole})
-    prompt, said = answer.prompt_tokens, answer.completion_tokens
+        item = {"type": "function_call", "id": f"fc_{call.id}", "call_id": call.id, "name": call.name}
+        output.append(item | {"arguments": dump_arguments(call), "status": status})
+    prompt, completion = answer.prompt_tokens, answer.completion_tokens
     usage = {
         "input_tokens": prompt,
         "input_tokens_details": {"cached_tokens": 0},
-        "output_tokens": said,
+        "output_tokens": completion,
         "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": prompt + said,
+        "total_tokens": prompt + completion,
     }
     return {
         "id": f"resp_{answer.number}",
         "object": "response",
         "created_at": int(time.time()),
-        "status": "incomplete" if cut else whole,
+        "status": "incomplete" if cut else status,
         "error": None,
         "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
         "instructions": None,
@@ -135,15 +135,15 @@ def _format_response_events(response: Json) -> Iterator[Json]:
         yield _item_event("added", index, item | unfinished | {"status": "in_progress"})
         if item["type"] == "message":
             (part,) = item["content"]
-            inside = place | {"content_index": 0}
-            yield inside | {"type": "response.content_part.added", "part": part | {"text": ""}}
-            yield inside | {"type": "response.output_text.delta", "delta": part["text"], "logprobs": []}
-            yield inside | {"type": "response.output_text.done", "text": part["text"], "logprobs": []}
-            yield inside | {"type": "response.content_part.done", "part": part}
+            part_place = place | {"content_index": 0}
+            yield part_place | {"type": "response.content_part.added", "part": part | {"text": ""}}
+            yield part_place | {"type": "response.output_text.delta", "delta": part["text"], "logprobs": []}
+            yield part_place | {"type": "response.output_text.done", "text": part["text"], "logprobs": []}
+            yield part_place | {"type": "response.content_part.done", "part": part}
         else:
-            said = item["arguments"]
-            yield place | {"type": "response.function_call_arguments.delta", "delta": said}
-            yield place | {"type": "response.function_call_arguments.done", "arguments": said, "name": item["name"]}
+            text = item["arguments"]
+            yield place | {"type": "response.function_call_arguments.delta", "delta": text}
+            yield place | {"type": "response.function_call_arguments.done", "arguments": text, "name": item["name"]}
         yield _item_event("done", index, item)
     ended = "incomplete" if response["status"] == "incomplete" else "completed"
     yield {"type": f"response.{ended}", "response": response}

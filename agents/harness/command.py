@@ -10,12 +10,12 @@ URLS = ("http://", "https://")
 
 
 def is_url(harness: str) -> bool:
-    """Return True for the URL of a running agent program."""
+    """Return True if the setting is the URL of a running agent program."""
     return harness.startswith(URLS)
 
 
 def parse_command(harness: str) -> list[str]:
-    """Return a command's words. Raises HarnessError if its quotes do not match or its program is not found."""
+    """Return a command's words. Raises HarnessError for unmatched quotes or a missing program or script."""
     try:
         words = shlex.split(harness)
     except ValueError as error:
@@ -31,15 +31,15 @@ def parse_command(harness: str) -> list[str]:
 
 
 def make_paths_absolute(harness: str) -> str:
-    """Return the command with existing files as absolute paths; anything else unchanged."""
+    """Return the setting with the paths of existing files in a command made absolute. A URL stays unchanged."""
     if is_url(harness) or "\0" in harness:
         return harness
     try:
         words = shlex.split(harness)
     except ValueError:
         return harness
-    placed = [os.path.abspath(os.path.expanduser(word)) if _is_path(word) else word for word in words]
-    return harness if placed == words else shlex.join(placed)
+    absolute = [os.path.abspath(os.path.expanduser(word)) if _is_path(word) else word for word in words]
+    return harness if absolute == words else shlex.join(absolute)
 
 
 def _is_path(word: str) -> bool:

@@ -33,7 +33,7 @@ class Mark(NamedTuple):
 
 @dataclass(eq=False)
 class Conversation:
-    """Conversation: its messages, and the stream of its tokens, which ends with the policy's latest reply."""
+    """Messages and token stream of a conversation, which end with the policy's latest reply."""
 
     key: str
     """Name of the stream in the engine."""
@@ -74,7 +74,7 @@ class Conversations:
     """Conversations of one seat in one match, one token stream each."""
 
     def __init__(self, frame: ChatFrame, key: str) -> None:
-        """Start without conversations. `frame` is the policy's; `key` is the prefix of the streams' names."""
+        """Start without conversations. `frame` is the policy's chat frame, `key` the prefix of the streams' names."""
         self.frame, self.key = frame, key
         self.all: list[Conversation] = []
         self._opened = 0
@@ -82,24 +82,25 @@ class Conversations:
     @property
     def streams(self) -> list[Stream]:
         """The streams with a reply, in the order of their first turns."""
-        return [one.stream for one in sorted(self.all, key=lambda one: one.first_turn)]
+        return [conversation.stream for conversation in sorted(self.all, key=lambda entry: entry.first_turn)]
 
     def record(self, placed: Continuation, reply: ChatMessage, completion: Completion, turn: int) -> None:
-        """Append to the stream a placed request's ids and the reply sampled in this turn."""
-        held = placed.conversation
-        if not held.marks:
-            self.all.append(held)
-            held.first_turn = turn
-        held.stream.observe(placed.new_ids, placed.new_media)
-        held.stream.append_sampled(completion.ids, completion.logprobs, turn, completion.entropy)
-        held.messages = [*placed.request.messages, reply]
-        held.marks.append(Mark(len(held.messages), len(held.stream), completion.finish))
+        """Append the ids of an assigned request, and of the reply sampled in this turn, to its conversation."""
+        conversation = placed.conversation
+        if not conversation.marks:
+            self.all.append(conversation)
+            conversation.first_turn = turn
+        stream = conversation.stream
+        stream.observe(placed.new_ids, placed.new_media)
+        stream.append_sampled(completion.ids, completion.logprobs, turn, completion.entropy)
+        conversation.messages = [*placed.request.messages, reply]
+        conversation.marks.append(Mark(len(conversation.messages), len(stream), completion.finish))
 
     def place(self, request: AgentRequest) -> tuple[Continuation, str]:
-        """Return the request as the continuation of a conversation, and the reason if that is a new one.
+        """Assign a request to the conversation that it extends, or to a new one.
 
-        The reason is "" if the request extends a conversation or is the first one. Raises RequestError if the chat
-        template cannot express a message.
+        Returns it with its conversation, and the reason for opening a new conversation: "" if the request extends one,
+        or is the first. Raises RequestError if the chat template cannot express a message.
         """
         tools = json.dumps(list(request.tools), sort_keys=True)
         try:
@@ -122,22 +123,22 @@ class Conversations:
         return Continuation(Conversation(f"{self.key}/{self._opened}", tools), request, tuple(new), tuple(media)), why
 
     def _find_origin(self, messages: Sequence[ChatMessage], tools: str) -> tuple[Conversation | None, Mark | None]:
-        """Return the conversation, and the position in it, with the longest common prefix that ends in a reply."""
+        """Return the conversation with the longest common prefix that ends in a reply, and the mark of this reply."""
         best: tuple[Conversation | None, Mark | None] = None, None
-        for one in self.all:
-            common = _count_common(one.messages, messages) if one.tools == tools else 0
-            marks = [mark for mark in one.marks if mark.messages <= common and mark.messages < len(messages)]
+        for conversation in self.all:
+            common = _count_common(conversation.messages, messages) if conversation.tools == tools else 0
+            marks = [mark for mark in conversation.marks if mark.messages <= common and mark.messages < len(messages)]
             if marks and messages[marks[-1].messages].role != "assistant":
-                ends, length = marks[-1] is one.marks[-1] and not one.is_busy, marks[-1].messages
-                if best[1] is None or (length, ends) > (best[1].messages, best[1] is _last_mark(best[0])):
-                    best = one, marks[-1]
+                is_last, length = marks[-1] is _last_mark(conversation), marks[-1].messages
+                if best[1] is None or (length, is_last) > (best[1].messages, best[1] is _last_mark(best[0])):
+                    best = conversation, marks[-1]
         return best
 
     def _explain_divergence(self, messages: Sequence[ChatMessage], tools: str) -> str:
         """Describe how the messages differ from the most similar conversation; "" if there is none."""
         if not self.all:
             return ""
-        nearest = max(self.all, key=lambda one: _count_common(one.messages, messages))
+        nearest = max(self.all, key=lambda conversation: _count_common(conversation.messages, messages))
         at = _count_common(nearest.messages, messages)
         if at == 0 or (at == 1 and messages[0].role == "system"):
             return "begins another conversation"
@@ -161,7 +162,7 @@ class Conversations:
 def describe_drift(frame: ChatFrame, request: AgentRequest) -> str:
     """Describe how a continued conversation's stream differs from the chat template's rendering; "" if it does not.
 
-    The stream keeps what was sampled. A server that renders the whole chat for each request would show the policy a
+    The stream keeps the sampled ids. A server that renders the whole chat for each request would show the policy a
     different context.
     """
     replies = [message for message in request.messages if message.role == "assistant"]
@@ -178,16 +179,16 @@ def describe_drift(frame: ChatFrame, request: AgentRequest) -> str:
     if parts.rewrites:
         return "moves definitions or changes earlier turns, which the streams keep"
     if not parts.exact:
-        return "prints calls in another form than the one in which they are read"
+        return "prints calls in a form other than the one in which they are read"
     if not parts.several and any(len(reply.calls) > 1 for reply in calls):
         return "cannot print several calls of one reply, which the streams keep"
     return ""
 
 
 def _count_common(one: Sequence[ChatMessage], other: Sequence[ChatMessage]) -> int:
-    """Return the length of the common prefix of two conversations, in messages."""
+    """Return the length of the common prefix of two lists of messages."""
     pairs = zip(one, other, strict=False)
-    return next((i for i, (mine, theirs) in enumerate(pairs) if mine != theirs), min(len(one), len(other)))
+    return next((i for i, (first, second) in enumerate(pairs) if first != second), min(len(one), len(other)))
 
 
 def _last_mark(conversation: Conversation | None) -> Mark | None:

@@ -1,8 +1,8 @@
-"""Keeper of an agent program: starts it, and kills it with all its descendants when it ends or the caller wants it.
+"""Supervisor process of an agent program: starts it, and kills all its descendants when it ends or is to be stopped.
 
-`python keeper.py CALLER COMMAND …`, where CALLER is the caller's process id. The keeper ends as the program did. It
-adopts orphans, so that processes in other sessions are found too. SIGTERM, or the caller's death, kills everything.
-The script imports little, because it runs once per match.
+`python keeper.py CALLER COMMAND …`, where CALLER is the caller's process id. The keeper exits with the program's status
+or signal. It adopts orphans, and so finds processes in other sessions, too. SIGTERM, or the caller's death, kills the
+program and all its descendants. The script imports little, because it runs once per match.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ NOT_STARTED = 127
 
 
 def main(caller: int, command: list[str]) -> None:
-    """Run the command to its end or to a signal, kill what is left of it, and end in the same way."""
+    """Run the command until it ends or a signal arrives, kill its remaining processes, and exit with its status."""
     libc = ctypes.CDLL(None)
     libc.prctl(ADOPT, 1, 0, 0, 0)
     libc.prctl(DEATH_SIGNAL, signal.SIGTERM, 0, 0, 0)
@@ -29,7 +29,7 @@ def main(caller: int, command: list[str]) -> None:
     if program == 0:
         _become(libc, command)
     for stream in (0, 1):
-        os.close(stream)  # or the program's end would not close them
+        os.close(stream)  # or the pipes would stay open after the program's end
     status = None
     while status is None and signal.sigwait(WAKES) == signal.SIGCHLD:
         status = _reap(program)
@@ -41,7 +41,7 @@ def main(caller: int, command: list[str]) -> None:
 
 
 def _become(libc: ctypes.CDLL, command: list[str]) -> None:
-    """Replace this process by the command, in a session of its own. Ends it with a line on stderr if that fails."""
+    """Replace this process by the command, in a session of its own. If that fails, exit with a line on stderr."""
     os.setsid()
     libc.prctl(DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, WAKES)
@@ -57,17 +57,17 @@ def _reap(program: int) -> int | None:
     status = None
     while True:
         try:
-            ended, how = os.waitpid(-1, os.WNOHANG)
+            ended, wait_status = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
             return status
         if ended == 0:
             return status
         if ended == program:
-            status = how
+            status = wait_status
 
 
 def _kill_all(program: int) -> None:
-    """Kill the program's group and every child, adopted ones included, until none is left."""
+    """Kill the program's process group and every child, including adopted ones, until none is left."""
     with suppress(ProcessLookupError):
         os.killpg(program, signal.SIGKILL)
     with suppress(ChildProcessError, FileNotFoundError):  # no child is left, or the kernel lists none

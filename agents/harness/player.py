@@ -1,4 +1,4 @@
-"""Player whose acts come from an agent program. The program's requests to the policy become turns of their own."""
+"""Player whose acts come from an agent program. Each request of the program to the policy is a turn of the match."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ class AgentProgram(Protocol):
 class HarnessPlayer:
     """Player of one seat in one match whose acts an agent program chooses.
 
-    Each request of the program to the policy is a turn of source `request`, whose reply the game does not read. Only
-    the turn of the last request before the program's act carries that act.
+    Each request of the program to the policy is a turn of source `request`, whose reply does not go to the game, except
+    for the last request before an act of the program: its turn has this act.
     """
 
     def __init__(self, session: Session, program: AgentProgram, seed: int) -> None:
-        """Create the player. `seed` is passed to the program for its random choices."""
+        """Create the player. `seed` is sent to the program for its random choices."""
         self.session, self.program, self.seed = session, program, seed
         self.version = 0
         self._acting: asyncio.Task[str] | None = None
-        self._given = 0
+        self._returned_turns = 0
         """Number of requests of the current act that `act` has returned as turns."""
 
     @property
@@ -44,22 +44,22 @@ class HarnessPlayer:
     @property
     def stream_keys(self) -> Sequence[str]:
         """Names of the streams in the engine."""
-        return [one.key for one in self.session.conversations.all]
+        return [conversation.key for conversation in self.session.conversations.all]
 
     async def act(self, view: View) -> Act:
-        """Return the next turn: a reply to a request of the program, or its act with the reply to the last request.
+        """Return the next turn: a reply to a request of the program, or its act with the reply to its last request.
 
-        Raises HarnessError if the program fails, and the engine's errors.
+        Raises HarnessError if the program fails. Errors of the engine are raised, too.
         """
         session = self.session
         if self._acting is None:
-            self._given = 0
+            self._returned_turns = 0
             session.begin(view)
             self._acting = asyncio.create_task(self.program.act(self._build_observation(view)))
             self._acting.add_done_callback(lambda task: session.news.set())
         while True:
             session.news.clear()
-            waiting = session.pending[self._given :]
+            waiting = session.pending[self._returned_turns :]
             if waiting and waiting[0].has_failed:
                 await waiting[0].answer
             if self._acting.done():
@@ -68,7 +68,7 @@ class HarnessPlayer:
                     return self._finish_act(await waiting[0].answer if waiting else None)
             if len(waiting) > 1 or (waiting and self._acting.done()):
                 answer = await waiting[0].answer
-                self._given += 1
+                self._returned_turns += 1
                 session.release_slot()
                 return self._make_turn(answer, "", "request")
             await session.news.wait()
@@ -81,7 +81,7 @@ class HarnessPlayer:
         return self.program.close()
 
     def _finish_act(self, answer: Answer | None) -> Act:
-        """Return the program's act as the turn of `answer`, the policy's last reply before it, if any."""
+        """Return the program's act as the turn of `answer`, the policy's last reply before the act, if there is one."""
         assert self._acting
         text, self._acting = self._acting.result(), None
         if answer is None:

@@ -1,4 +1,4 @@
-"""An agent program in a process of its own: it reads observations as JSON lines on stdin, and prints its acts."""
+"""Agent program in a process of its own, which reads observations as JSON lines on stdin and prints its acts."""
 
 from __future__ import annotations
 
@@ -19,57 +19,57 @@ from agents.reply import to_one_line
 from games.untrusted_json import DECODER
 
 OUTPUT_BYTES = 1_000_000
-"""Maximum bytes that a program prints for one act."""
+"""Maximum bytes that a program may print for one act."""
 ERROR_LENGTH = 250
-"""Maximum characters of a program's last error line."""
+"""Maximum characters of a program's last line on stderr in an error message."""
 LOCAL = "127.0.0.1,localhost"
 
 
 class Program:
-    """Agent program of one match, started when an act is wanted and it does not run.
+    """Agent program of one match, started for an act if it is not running.
 
-    Its act is the value of a line `{"act": "…"}`, after which it goes on and reads the next observation, or else all
-    that it printed until it ended.
+    To act, it prints a line `{"act": "…"}`, after which it keeps running and reads the next observation. Or it prints
+    the act in any other form and ends.
     """
 
     def __init__(self, command: Sequence[str], variables: Mapping[str, str]) -> None:
-        """Prepare to run the command, with these environment variables besides Arena's own."""
+        """Prepare to run the command, with these environment variables in addition to this process's."""
         self.command, self.variables = list(command), dict(variables)
         self._process: Process | None = None
         self._unread = b""
         self._has_acted = False
-        """Whether the running process has given an act."""
+        """Whether the running process has acted."""
         self._errors: asyncio.Task[str] | None = None
 
     async def act(self, observation: Mapping[str, Any]) -> str:
         """Send an observation and return the program's act.
 
-        Raises HarnessError if the program fails, ends without an act, or prints too much or no UTF-8.
+        Raises HarnessError if the program fails, ends without an act, or prints too much or invalid UTF-8.
         """
         if self._process is None:
             self._process = await self._start()
         process = self._process
         assert process.stdin and process.stdout
-        with suppress(ConnectionError):  # a program need not read
+        with suppress(ConnectionError):  # the program may ignore observations
             process.stdin.write(json.dumps(observation).encode() + b"\n")
-        printed, lines = bytearray(), self._unread
+        printed, rest = bytearray(), self._unread
         while True:
-            *whole, lines = lines.split(b"\n")
-            for i, line in enumerate(whole):
+            *lines, rest = rest.split(b"\n")
+            for i, line in enumerate(lines):
                 if (act := parse_act(line)) is not None:
-                    self._unread, self._has_acted = b"\n".join([*whole[i + 1 :], lines]), True
+                    self._unread, self._has_acted = b"\n".join([*lines[i + 1 :], rest]), True
                     return act
                 printed += line + b"\n"
-            if len(printed) + len(lines) > OUTPUT_BYTES:
+            if len(printed) + len(rest) > OUTPUT_BYTES:
                 raise self._make_error(f"it printed more than {OUTPUT_BYTES:,} bytes for one act")
             if not (data := await process.stdout.read(1 << 16)):
                 break
-            lines += data
+            rest += data
         await self._wait_for_end(process)
-        if self._has_acted and not printed + lines:  # it had ended already, after its last act
+        if self._has_acted and not printed + rest:  # it had already ended after its last act: start it again
             return await self.act(observation)
-        act = parse_act(lines)
-        return self._decode_act(bytes(printed + lines)) if act is None else act
+        act = parse_act(rest)
+        return self._decode_act(bytes(printed + rest)) if act is None else act
 
     def close(self) -> asyncio.Task[None] | None:
         """Kill the program with all its descendants. Returns the task that waits for their end; None if none runs."""
@@ -81,8 +81,8 @@ class Program:
         return asyncio.create_task(_wait(process))
 
     async def _start(self) -> Process:
-        listed = ",".join(filter(None, (os.environ.get("NO_PROXY") or os.environ.get("no_proxy"), LOCAL)))
-        environment = {**os.environ, "NO_PROXY": listed, "no_proxy": listed, **self.variables}
+        hosts = ",".join(filter(None, (os.environ.get("NO_PROXY") or os.environ.get("no_proxy"), LOCAL)))
+        environment = {**os.environ, "NO_PROXY": hosts, "no_proxy": hosts, **self.variables}
         start = [sys.executable, "-I", "-S", str(Path(keeper.__file__)), str(os.getpid()), *self.command]
         try:
             process = await asyncio.create_subprocess_exec(
@@ -98,19 +98,19 @@ class Program:
         code = await process.wait()
         self._process = None
         assert self._errors
-        said = (await self._errors).strip().splitlines()[-1:]
-        told = f": {to_one_line(said[0], ERROR_LENGTH)}" if said else ""
+        last_line = (await self._errors).strip().splitlines()[-1:]
+        reason = f": {to_one_line(last_line[0], ERROR_LENGTH)}" if last_line else ""
         if code == keeper.NOT_STARTED:
-            raise self._make_error(f"it cannot be started{told}")
+            raise self._make_error(f"it cannot be started{reason}")
         if code:
             how = f"by signal {-code} ({signal.strsignal(-code)})" if code < 0 else f"with status {code}"
-            raise self._make_error(f"it ended {how}{told}")
+            raise self._make_error(f"it ended {how}{reason}")
 
     def _decode_act(self, printed: bytes) -> str:
         try:
             text = printed.decode().strip()
         except UnicodeDecodeError:
-            raise self._make_error("it printed what is not UTF-8") from None
+            raise self._make_error("its output is not UTF-8") from None
         if not text:
             raise self._make_error('it ended without an act: print the act, or a line {"act": "…"}')
         return text
@@ -133,7 +133,7 @@ def parse_act(line: bytes) -> str | None:
 
 
 async def _read_tail(process: Process) -> str:
-    """Read all that a program writes to stderr, and return its end."""
+    """Read a program's stderr to its end, and return the last 4,096 bytes as text."""
     assert process.stderr
     tail = b""
     while data := await process.stderr.read(1 << 16):
@@ -142,8 +142,8 @@ async def _read_tail(process: Process) -> str:
 
 
 async def _wait(process: Process) -> None:
-    """Wait for the end of a killed program, reading what it still prints: asyncio waits for the end of its pipes."""
-    await asyncio.sleep(0)  # until the reader that was cancelled has gone
+    """Wait for the end of a killed program. Reads its remaining output, because asyncio waits for pipes to close."""
+    await asyncio.sleep(0)  # let the cancelled reader finish
     assert process.stdout
     while await process.stdout.read(1 << 16):
         pass

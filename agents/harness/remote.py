@@ -1,4 +1,4 @@
-"""An agent program behind a URL: each observation is posted to it, with the API's base URL and key."""
+"""Agent program behind a URL, to which each observation is posted, with the API's base URL and key."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from agents.reply import to_one_line
 
 
 class Remote:
-    """Agent program that runs as an HTTP server: it answers an observation with the act, as JSON `{"act": "…"}`."""
+    """Agent program that runs as an HTTP server. It answers an observation with its act, as JSON `{"act": "…"}`."""
 
     def __init__(self, url: str, access: Mapping[str, str]) -> None:
         """Prepare to post to the URL. `access` (base URL, key, model) is added to each observation."""
         self.url, self.access = url, dict(access)
 
     async def act(self, observation: Mapping[str, Any]) -> str:
-        """Post an observation and return the act. Raises HarnessError without a usable answer.
+        """Post an observation and return the act. Raises HarnessError if there is no usable answer.
 
-        The time limits of play bound the wait.
+        There is no timeout here: the caller limits the time of a turn.
         """
         import httpx2
 
@@ -34,19 +34,19 @@ class Remote:
                 async for chunk in response.aiter_bytes():
                     body += chunk
                     if len(body) > OUTPUT_BYTES:
-                        raise self._error(f"its answer is longer than {OUTPUT_BYTES:,} bytes")
+                        raise self._make_error(f"its answer is longer than {OUTPUT_BYTES:,} bytes")
                 if response.status_code != 200:
-                    raise self._error(f"status {response.status_code}")
+                    raise self._make_error(f"status {response.status_code}")
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            raise self._error(to_one_line(str(error), 200) or type(error).__name__) from None
+            raise self._make_error(to_one_line(str(error), 200) or type(error).__name__) from None
         act = parse_act(bytes(body))
         if act is None:
-            raise self._error('its answer is not JSON {"act": "…"}')
+            raise self._make_error('its answer is not JSON {"act": "…"}')
         return act
 
     def close(self) -> asyncio.Task[None] | None:
         """Do nothing: the request ends with the task that awaits it."""
         return None
 
-    def _error(self, why: str) -> HarnessError:
+    def _make_error(self, why: str) -> HarnessError:
         return HarnessError(f"agent program {to_one_line(self.url, 80)}: {why}")

@@ -1,7 +1,7 @@
-"""Requests of agent programs: OpenAI's chat completions and responses, parsed to one form or refused as OpenAI does.
+"""Parse requests of agent programs to OpenAI's chat completions and responses, or refuse them with OpenAI's errors.
 
-What a program sends is untrusted. Parameters that would change what is sampled are refused if they have an effect,
-except for temperature and the like, which the seat's role decides so that log-probabilities are right for learning.
+Requests are untrusted. Parameters that would change the sampling are refused if they have an effect. Temperature and
+top_p are ignored instead: the seat's role sets them, so that log-probabilities are right for learning.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ IGNORED = frozenset({
     "reasoning_effort", "include", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention",
     "strict", "verbosity",
 })  # fmt: skip
-"""Parameters without an effect on the answer's form; the seat's role decides how replies are sampled."""
+"""Ignored parameters: they do not change the answer's form, or the seat's role sets them (sampling)."""
 NEUTRAL: dict[str, tuple[Any, ...]] = {
     "audio": (None,),
     "background": (None, False),
@@ -55,7 +55,7 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "top_logprobs": (None, 0),
     "truncation": (None, "disabled"),
 }
-"""Unsupported parameters, with the values that are accepted because they have no effect."""
+"""Unsupported parameters, each with the values that are accepted because they have no effect."""
 REMEDIES = {
     "n": "send one request for each answer, with different values of `seed`",
     "previous_response_id": "send the whole conversation as `input`",
@@ -64,7 +64,7 @@ REMEDIES = {
 
 @dataclass(frozen=True)
 class AgentRequest:
-    """Parsed request for an answer to a conversation."""
+    """Parsed request of an agent program for the next message of a conversation."""
 
     api: Literal["chat", "responses"]
     messages: tuple[ChatMessage, ...]
@@ -85,7 +85,7 @@ class AgentRequest:
 
     @property
     def key(self) -> str:
-        """Text that is equal for a repeated request, however its JSON is written."""
+        """Text to recognise repetitions of a request, however their JSON is written."""
         content = [
             [m.role, m.text, [[c.id, c.name, c.arguments] for c in m.calls], m.call_id,
              [image.hash for image in find_images(m.parts)]]
@@ -102,32 +102,32 @@ def parse(api: Literal["chat", "responses"], body: bytes, sees: bool = False) ->
     """
     try:
         data = DECODER.decode(body.decode())
-        json.dumps(data)  # decoding allows deeper nesting than what follows
+        json.dumps(data)  # fails here for nesting that is too deep for later steps
     except (ValueError, RecursionError) as error:
         why = "nested too deep" if isinstance(error, RecursionError) else str(error)[:200]
         raise RequestError(f"the body is not JSON: {why}") from None
     if not isinstance(data, dict):
         raise RequestError("the body is not a JSON object")
-    own = {"messages", "max_tokens", "max_completion_tokens"} if api == "chat" else {"input", "instructions"}
-    own |= {"tools", "seed", "parallel_tool_calls", "max_output_tokens"}
+    supported = {"messages", "max_tokens", "max_completion_tokens"} if api == "chat" else {"input", "instructions"}
+    supported |= {"tools", "seed", "parallel_tool_calls", "max_output_tokens"}
     for name, value in data.items():
         if name in NEUTRAL and value not in NEUTRAL[name]:
             remedy = f": {REMEDIES[name]}" if name in REMEDIES else ""
             raise RequestError(f"'{name}' is not supported{remedy}", param=name, code="unsupported_parameter")
-        if name not in own and name not in IGNORED and name not in NEUTRAL:
+        if name not in supported and name not in IGNORED and name not in NEUTRAL:
             shown = name[:80].encode("ascii", "replace").decode()
             raise RequestError(f"unknown parameter: '{shown}'", param=shown, code="unknown_parameter")
     images = ImageParts() if sees else None
-    messages = _chat_messages(data, images) if api == "chat" else _response_messages(data, images)
+    messages = _parse_chat_messages(data, images) if api == "chat" else _parse_response_messages(data, images)
     _check_order(messages)
     options = data.get("stream_options")
-    limits = [_count(data, name) for name in ("max_completion_tokens", "max_tokens", "max_output_tokens")]
+    limits = [_parse_count(data, name) for name in ("max_completion_tokens", "max_tokens", "max_output_tokens")]
     return AgentRequest(
         api=api,
         messages=tuple(messages),
         tools=parse_tools(data.get("tools"), flat=api == "responses"),
         max_tokens=next((limit for limit in limits if limit is not None), None),
-        seed=_integer(data, "seed"),
+        seed=_parse_integer(data, "seed"),
         is_parallel=data.get("parallel_tool_calls") is not False,
         reads_calls=data.get("tool_choice") != "none",
         model=require_text(data.get("model", ""), "model")[:200],
@@ -141,36 +141,36 @@ def parse(api: Literal["chat", "responses"], body: bytes, sees: bool = False) ->
 # -- the messages of both APIs ----------------------------------------------------------------------------------------
 
 
-def _chat_messages(data: Mapping[str, Any], images: ImageParts | None) -> list[ChatMessage]:
+def _parse_chat_messages(data: Mapping[str, Any], images: ImageParts | None) -> list[ChatMessage]:
     listed = require_list(data.get("messages"), "messages")
-    return [_message(entry, f"messages[{i}]", images) for i, entry in enumerate(listed)]
+    return [_parse_message(entry, f"messages[{i}]", images) for i, entry in enumerate(listed)]
 
 
-def _message(entry: Any, place: str, images: ImageParts | None) -> ChatMessage:
-    """Return a message, with a reply's text stripped, because clients add blanks to it."""
+def _parse_message(entry: Any, place: str, images: ImageParts | None) -> ChatMessage:
+    """Parse a message. A reply's text is stripped, because clients add blanks to it."""
     message = parse_message(entry, place, images)
     return replace(message, text=message.text.strip()) if message.role == "assistant" else message
 
 
-def _response_messages(data: Mapping[str, Any], images: ImageParts | None) -> list[ChatMessage]:
-    given = data.get("input")
-    listed = [{"role": "user", "content": given}] if isinstance(given, str) else require_list(given, "input")
+def _parse_response_messages(data: Mapping[str, Any], images: ImageParts | None) -> list[ChatMessage]:
+    value = data.get("input")
+    items = [{"role": "user", "content": value}] if isinstance(value, str) else require_list(value, "input")
     instructions = data.get("instructions")
     messages = [ChatMessage("system", require_text(instructions, "instructions"))] if instructions else []
-    for i, item in enumerate(listed):
+    for i, item in enumerate(items):
         place = f"input[{i}]"
         if not isinstance(item, dict):
             raise RequestError(f"{place}: expected an object", param="input")
         kind = item.get("type", "message")
         if kind == "reasoning":
-            continue  # made by another server: our answers have none
+            continue  # from another server: our answers have no such items
         if kind == "function_call":
             new = ChatMessage("assistant", calls=(parse_call(item.get("call_id"), item, place),))
         elif kind == "function_call_output":
             text = as_text(parse_content(item.get("output"), f"{place}.output"))
             new = ChatMessage("tool", text, call_id=require_text(item.get("call_id"), f"{place}.call_id"))
         elif kind == "message":
-            new = _message({"role": item.get("role"), "content": item.get("content")}, place, images)
+            new = _parse_message({"role": item.get("role"), "content": item.get("content")}, place, images)
         else:
             raise RequestError(f"{place}.type: {str(kind)[:40]!r} is not supported", param="input")
         last = messages[-1] if messages else None
@@ -183,7 +183,7 @@ def _response_messages(data: Mapping[str, Any], images: ImageParts | None) -> li
 
 
 def _check_order(messages: Sequence[ChatMessage]) -> None:
-    """Raise RequestError unless the last message is no reply, and tools answer exactly the calls before them."""
+    """Raise RequestError if the last message is a reply, or tool messages do not answer exactly the calls before."""
     if not messages:
         raise RequestError("the conversation has no messages", param="messages")
     open_calls: set[str] = set()
@@ -213,7 +213,7 @@ def _check_order(messages: Sequence[ChatMessage]) -> None:
 # -- small values -----------------------------------------------------------------------------------------------------
 
 
-def _integer(data: Mapping[str, Any], name: str) -> int | None:
+def _parse_integer(data: Mapping[str, Any], name: str) -> int | None:
     value = data.get(name)
     if value is None:
         return None
@@ -222,8 +222,8 @@ def _integer(data: Mapping[str, Any], name: str) -> int | None:
     return value
 
 
-def _count(data: Mapping[str, Any], name: str) -> int | None:
-    value = _integer(data, name)
+def _parse_count(data: Mapping[str, Any], name: str) -> int | None:
+    value = _parse_integer(data, name)
     if value is not None and value < 1:
         raise RequestError(f"{name}: expected a positive integer", param=name)
     return value

@@ -42,13 +42,13 @@ Handler = Callable[[Session, HttpRequest], Awaitable[Response]]
 
 
 class HarnessServer:
-    """OpenAI-compatible server for the agent programs of all matches. It listens between `open` and `close`."""
+    """OpenAI-compatible server for the agent programs of all matches, which listens between `open` and `close`."""
 
     def __init__(self, note: Callable[[str], None] = lambda line: None) -> None:
         """Create the server without opening it. `note` shows a line to the user."""
         self.url = ""
         """Base URL of the API."""
-        self._show, self._noted = note, set[str]()
+        self._show, self._shown_notes = note, set[str]()
         self._sessions: dict[str, Session] = {}
         self._ending: set[asyncio.Task[None]] = set()
         self._serving: asyncio.Task[None] | None = None
@@ -58,9 +58,9 @@ class HarnessServer:
         if self._serving:
             return
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        most = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
-        if soft != resource.RLIM_INFINITY and soft < most:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        limit = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
+        if soft != resource.RLIM_INFINITY and soft < limit:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
         listening = socket.create_server((HOST, 0))
         self.url = f"http://{HOST}:{listening.getsockname()[1]}/v1"
         self._server = make_server(self._create_app(), CONNECTIONS, log_level="critical", lifespan="off")
@@ -77,22 +77,22 @@ class HarnessServer:
             self._serving = None
 
     def admit(self, session: Session) -> str:
-        """Accept requests of a match's program from now on, and return the program's secret key."""
+        """Register a match's session, and return the secret key for its program's requests."""
         key = f"arena-{secrets.token_urlsafe(32)}"
         self._sessions[key] = session
         return key
 
     def dismiss(self, player: HarnessPlayer) -> None:
-        """End a player's session and program, because its match is over."""
-        self._sessions = {key: one for key, one in self._sessions.items() if one is not player.session}
+        """End the session and program of a player whose match is over."""
+        self._sessions = {key: session for key, session in self._sessions.items() if session is not player.session}
         if ending := player.close():
             self._ending.add(ending)
             ending.add_done_callback(self._ending.discard)
 
     def note(self, line: str) -> None:
         """Show a line to the user once. Shows at most `MAX_NOTES` lines."""
-        if line not in self._noted and len(self._noted) < MAX_NOTES:
-            self._noted.add(line)
+        if line not in self._shown_notes and len(self._shown_notes) < MAX_NOTES:
+            self._shown_notes.add(line)
             self._show(line)
 
     # -- routes ----------------------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ class HarnessServer:
         return Starlette(routes=routes)
 
     def _route(self, handler: Handler) -> Callable[[HttpRequest], Awaitable[Response]]:
-        """Wrap a handler: check the key first, and return errors in the API's format."""
+        """Wrap a handler: find the session by the request's key, and answer errors in the API's format."""
 
         async def handle(request: HttpRequest) -> Response:
             try:
@@ -117,7 +117,7 @@ class HarnessServer:
                 return JSONResponse(answers.format_error(refused), refused.status)
             except ClientDisconnect:
                 return Response(status_code=499)
-            except Exception as error:  # noqa: BLE001 the player raises it in its match
+            except Exception as error:  # noqa: BLE001 the player raises it in the match
                 failed = RequestError(f"the match failed: {type(error).__name__}", 500, "server_error")
                 return JSONResponse(answers.format_error(failed), failed.status)
 
@@ -172,12 +172,12 @@ def parse_rewards(body: bytes) -> Mapping[str, float]:
     data = None
     with suppress(ValueError, RecursionError):
         data = DECODER.decode(body.decode())
-    given = data if isinstance(data, dict) else {}
-    rewards = given.get("rewards") if "rewards" in given else {"reward": given.get("reward")}
+    fields = data if isinstance(data, dict) else {}
+    rewards = fields.get("rewards") if "rewards" in fields else {"reward": fields.get("reward")}
     if not isinstance(rewards, dict) or not 0 < len(rewards) <= MAX_REWARDS:
         raise RequestError('expected {"reward": NUMBER} or {"rewards": {"NAME": NUMBER}}', param="rewards")
     for name, value in rewards.items():
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not number or not abs(value) <= 1e9 or not NAME.fullmatch(name):  # also refuses NaN
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not abs(value) <= 1e9 or not NAME.fullmatch(name):  # also refuses NaN
             raise RequestError("a reward has a name and a finite number of at most 1e9", param="rewards")
     return {name: float(value) for name, value in rewards.items()}

@@ -23,8 +23,8 @@ from agents.stream import Stream, compute_keys
 from agents.tool_formats import Reading, ToolCall
 from games.contracts import View
 
-AT_ONCE = 16
-"""Maximum requests of a match in progress; further ones wait."""
+MAX_CONCURRENT = 16
+"""Maximum concurrent requests of a match; further ones wait."""
 MAX_REPEATS = 16
 """Maximum repetitions of one request."""
 OVER = RequestError("the match is over", 401, "invalid_api_key")
@@ -39,7 +39,7 @@ class Answer:
     raw: str
     """Text exactly as sampled."""
     text: str
-    """Text without calls."""
+    """Text without tool calls."""
     calls: tuple[ToolCall, ...]
     finish: Literal["stop", "length"]
     prompt_tokens: int
@@ -49,7 +49,7 @@ class Answer:
 
 @dataclass
 class _CachedAnswer:
-    """Cached answer to a request, and how often the request was repeated."""
+    """Cached answer to a request, and the number of repetitions of the request."""
 
     answer: asyncio.Task[Answer]
     repeats: int = 0
@@ -57,7 +57,7 @@ class _CachedAnswer:
 
 @dataclass
 class PendingTurn:
-    """Request that has a turn of the match. `answer` holds its answer, or the error that ended it."""
+    """Request that has been assigned a turn of the match. `answer` will hold its answer, or the error that ended it."""
 
     turn: int
     answer: asyncio.Future[Answer] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
@@ -66,7 +66,7 @@ class PendingTurn:
         """End the request with an error, which the player raises."""
         if isinstance(error, Exception):
             self.answer.set_exception(error)
-            self.answer.exception()  # so that asyncio does not report it if the match has ended meanwhile
+            self.answer.exception()  # so that asyncio does not report it if the match has already ended
         else:
             self.answer.cancel()
 
@@ -79,8 +79,8 @@ class PendingTurn:
 class Session:
     """Requests of one match's agent program, and the conversations in which they are answered.
 
-    A request takes a turn if the seat is to move (between `begin` and `end`), and waits otherwise. Draws depend on the
-    context's ids and the request's `seed`, so that requests at the same time get the same replies in any order.
+    A request takes a turn while the seat is to move (between `begin` and `end`), and waits otherwise. A reply's seed
+    depends on the context's ids and the request's `seed`, so concurrent requests get the same replies in any order.
     """
 
     def __init__(
@@ -96,10 +96,10 @@ class Session:
         score: Callable[[Mapping[str, float]], None],
         sees: bool = False,
     ) -> None:
-        """Create the session. Arguments are as for `ChatPlayer`; `note` shows a line to the user once per run.
+        """Create the session. `role` to `positions` are as for `ChatPlayer`.
 
-        `score` pays rewards that the program posts, and raises ValueError if the game takes none. `sees` says whether
-        requests may have images.
+        `note` shows a line to the user, once per run. `score` pays rewards that the program posts, and raises
+        ValueError if the game takes none. `sees` allows images in requests.
         """
         self.sees = sees
         self.role, self.frame, self.policy, self.seed, self.write = role, frame, policy, seed, write
@@ -108,11 +108,11 @@ class Session:
         self.pending: list[PendingTurn] = []
         """Requests since `begin`, in the order of their turns."""
         self.news = asyncio.Event()
-        """Set whenever a request has taken a turn."""
-        self._known: dict[bytes, _CachedAnswer] = {}
-        self._drawn: dict[bytes, int] = {}
+        """Set when a request has taken a turn or failed, or the program has acted."""
+        self._cache: dict[bytes, _CachedAnswer] = {}
+        self._draws: dict[bytes, int] = {}
         self._view: View | None = None
-        self._is_open, self._room = asyncio.Event(), asyncio.Semaphore(AT_ONCE)
+        self._is_open, self._slots = asyncio.Event(), asyncio.Semaphore(MAX_CONCURRENT)
         self._rendering = asyncio.Lock()
         self._answers = self._calls = 0
         self._is_over = False
@@ -125,39 +125,39 @@ class Session:
     # -- the player's side -----------------------------------------------------------------------------------------
 
     def begin(self, view: View) -> None:
-        """Let requests take turns from the view's on."""
+        """Let requests take turns, from the view's turn on."""
         self._view, self.pending = view, []
         self._is_open.set()
 
     def release_slot(self) -> None:
-        """Make room for another request, because one has become a turn of the match."""
-        self._room.release()
+        """Allow one more concurrent request, because one has become a turn of the match."""
+        self._slots.release()
 
     def end(self) -> None:
         """Let requests wait until the seat is to move again."""
         self._is_open.clear()
 
     def close(self) -> None:
-        """Refuse all further requests, and those in progress, because the match is over."""
+        """Refuse further requests and cancel those in progress, because the match is over."""
         self._is_over = True
-        for known in self._known.values():
+        for known in self._cache.values():
             known.answer.cancel()
 
     # -- the program's side ----------------------------------------------------------------------------------------
 
     async def answer(self, request: AgentRequest) -> Answer:
-        """Answer a request; a repeated one gets the same answer. Raises RequestError if it cannot be answered."""
+        """Answer a request. A repetition gets the same answer. Raises RequestError if it cannot be answered."""
         if self._is_over:
             raise OVER
         key = hashlib.sha256(request.key.encode()).digest()
-        if known := self._known.get(key):
+        if known := self._cache.get(key):
             known.repeats += 1
             if known.repeats > MAX_REPEATS:
                 raise RequestError(
                     f"this request was answered {MAX_REPEATS} times already: for another answer, change its `seed`"
                 )
         else:
-            known = self._known[key] = _CachedAnswer(asyncio.create_task(self._answer(request)))
+            known = self._cache[key] = _CachedAnswer(asyncio.create_task(self._answer(request)))
             known.answer.add_done_callback(lambda task: self._forget_failed(key, task))
         try:
             return await asyncio.shield(known.answer)
@@ -176,44 +176,44 @@ class Session:
             raise RequestError(str(error), param="rewards") from None
 
     def _forget_failed(self, key: bytes, task: asyncio.Task[Answer]) -> None:
-        """Forget a request that was not answered, so that a repetition is tried again."""
+        """Remove a failed request from the cache, so that a repetition is tried again."""
         if task.cancelled() or task.exception():
-            self._known.pop(key, None)
+            self._cache.pop(key, None)
 
     async def _answer(self, agent_request: AgentRequest) -> Answer:
         characters = sum(len(message.text) for message in agent_request.messages)
-        if characters > self.positions * self.frame.longest_token:
+        if characters > self.positions * self.frame.longest_token_length:
             raise self._make_length_error(agent_request, f"{characters:,} characters")
         await self._render_tools(agent_request)
-        await self._room.acquire()
+        await self._slots.acquire()
         try:
             while not self._is_open.is_set():
                 await self._is_open.wait()
             placed, why = self.conversations.place(agent_request)
             request = self._build_request(agent_request, placed)
         except BaseException:
-            self._room.release()
+            self._slots.release()
             raise
         self._note_request(agent_request, placed, why)
         assert self._view
-        begun = PendingTurn(self._view.turn + len(self.pending))
-        self.pending.append(begun)
+        pending = PendingTurn(self._view.turn + len(self.pending))
+        self.pending.append(pending)
         self.news.set()
         placed.conversation.is_busy = True
         try:
-            completion = await self.write(self._view._replace(turn=begun.turn), request)
-            answer = self._record(placed, completion, begun.turn)
+            completion = await self.write(self._view._replace(turn=pending.turn), request)
+            answer = self._record(placed, completion, pending.turn)
         except BaseException as error:
-            begun.fail(error)
+            pending.fail(error)
             self.news.set()
             raise
         finally:
             placed.conversation.is_busy = False
-        begun.answer.set_result(answer)
+        pending.answer.set_result(answer)
         return answer
 
     async def _render_tools(self, request: AgentRequest) -> None:
-        """Render the tools' definitions in a thread, because the template runs in a child process; it is cached.
+        """Render the tools' definitions in a thread, to fill a cache: the chat template runs in a child process.
 
         Raises RequestError if the chat template cannot print them.
         """
@@ -234,7 +234,7 @@ class Session:
         digest = hashlib.sha256(
             np.asarray(compute_keys(ids, media), np.int64).tobytes() + str(request.seed).encode()
         ).digest()
-        drawn = self._drawn[digest] = self._drawn.get(digest, -1) + 1
+        drawn = self._draws[digest] = self._draws.get(digest, -1) + 1
         return Request(
             policy=self.policy,
             ids=ids,
@@ -256,7 +256,7 @@ class Session:
         )
 
     def _record(self, placed: Continuation, completion: Completion, turn: int) -> Answer:
-        """Append the reply to its stream, and return it as an answer."""
+        """Append the reply to the conversation's stream, and return it as an answer."""
         request, raw = placed.request, self.frame.decode(completion.ids, marks=True)
         reading = Reading(raw)
         if request.tools and request.reads_calls:
@@ -274,7 +274,7 @@ class Session:
         return Answer(self._answers, raw, text, calls, finish, prompt, count, completion.version)
 
     def _note_request(self, request: AgentRequest, placed: Continuation, why: str) -> None:
-        """Note what a user should know about the program's requests, each kind once per run."""
+        """Show the user notes on the program's request, each kind once per run."""
         name = f"policy '{self.policy}', role {self.role.role}"
         if request.sampling:
             kinds = " and ".join(request.sampling)
@@ -289,5 +289,5 @@ class Session:
 
 
 def dump_arguments(call: ToolCall) -> str:
-    """Return a call's arguments as the JSON text of OpenAI's API."""
+    """Return a call's arguments as JSON text, as in OpenAI's API."""
     return json.dumps(dict(call.arguments), ensure_ascii=False)

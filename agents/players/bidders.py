@@ -1,4 +1,4 @@
-"""Scripted players that name numbers: auction bids, prices, offers and contributions."""
+"""Scripted players of auctions, haggling, the ultimatum game, public goods and liar's dice."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ AUCTIONS = ("first_price_auction", "second_price_auction")
 
 
 class FunctionPolicy:
-    """Policy that acts by a function of the view; the seed changes nothing."""
+    """Policy that acts by a function of the view; ignores the seed."""
 
     def __init__(self, plan: Callable[[View], str], seed: int = 0) -> None:
         self.plan = plan
@@ -26,12 +26,12 @@ class FunctionPolicy:
 
 
 def truthful_bidder(view: View) -> str:
-    """Bid the own value: weakly dominant in a second-price auction."""
+    """Bid its own value: weakly dominant in a second-price auction."""
     return f"BID {view.private['value']}"
 
 
 def shading_bidder(view: View) -> str:
-    """Bid (n - 1) / n of the own value, rounded up: the equilibrium of n bidders in a first-price auction."""
+    """Bid (n - 1) / n of its own value, rounded up: the equilibrium of n bidders in a first-price auction."""
     players, value = view.public["players"], view.private["value"]
     return f"BID {-(-(players - 1) * value // players)}"
 
@@ -41,13 +41,13 @@ def greedy_bidder(view: View) -> str:
     return "BID 1"
 
 
-# Haggling. A limit is the price at which a deal gains nothing: the seller's cost, the buyer's value.
+# Haggling. The limit is the price at which a deal gains nothing: the seller's cost, or the buyer's value.
 
 
 def _haggle(view: View, target: Callable[[int, int, int, int], int]) -> str:
-    """Accept a price as good as the target, else name the target; return the act.
+    """Return ACCEPT if the other side's price is at least as good as the target, else propose the target.
 
-    `target` takes the limit (cost or value), the best possible price, and the turns played and left.
+    `target` takes the limit (cost or value), the best possible price, and the numbers of turns played and left.
     """
     facts, sells = view.public, "cost" in view.private
     limit = view.private["cost" if sells else "value"]
@@ -58,23 +58,23 @@ def _haggle(view: View, target: Callable[[int, int, int, int], int]) -> str:
 
 
 def truthful_haggler(view: View) -> str:
-    """Name the own cost or value as the price, and accept any price that is no worse."""
-    return _haggle(view, lambda limit, dream, turn, left: limit)
+    """Propose its own cost or value as the price, and accept any price that is no worse."""
+    return _haggle(view, lambda limit, best, turn, left: limit)
 
 
 def conceding_haggler(view: View) -> str:
-    """Concede in equal steps from the best possible price to the own cost or value at the last act."""
+    """Concede in equal steps, from the best possible price at first to its own cost or value at its last act."""
 
-    def target(limit: int, dream: int, turn: int, left: int) -> int:
-        made, to_come = turn // 2, (left - 1) // 2
-        return limit + math.trunc((dream - limit) * to_come / max(1, made + to_come))
+    def target(limit: int, best: int, turn: int, left: int) -> int:
+        acts_made, acts_left = turn // 2, (left - 1) // 2
+        return limit + math.trunc((best - limit) * acts_left / max(1, acts_made + acts_left))
 
     return _haggle(view, target)
 
 
 def hard_haggler(view: View) -> str:
-    """Insist on the price halfway between the own cost or value and the best one, rounded in the own favour."""
-    return _haggle(view, lambda limit, dream, turn, left: limit + _round_away((dream - limit) / 2))
+    """Insist on the price halfway between its own cost or value and the best price, rounded in its own favour."""
+    return _haggle(view, lambda limit, best, turn, left: limit + _round_away((best - limit) / 2))
 
 
 def _round_away(x: float) -> int:
@@ -85,14 +85,14 @@ def _round_away(x: float) -> int:
 
 
 def fair_splitter(view: View) -> str:
-    """Offer half of the pie, rounded down, and reject less."""
+    """Offer half of the pie, rounded down, and reject any smaller offer."""
     half = view.public["pie"] // 2
     offer = view.public["offer"]
     return f"OFFER {half}" if offer is None else "ACCEPT" if offer >= half else "REJECT"
 
 
 def greedy_splitter(view: View) -> str:
-    """Subgame perfect: offer one coin, and accept any offer above zero."""
+    """Offer one coin, and accept any offer above zero, which is subgame perfect."""
     offer = view.public["offer"]
     return "OFFER 1" if offer is None else "ACCEPT" if offer else "REJECT"
 
@@ -101,7 +101,7 @@ def greedy_splitter(view: View) -> str:
 
 
 def free_rider(view: View) -> str:
-    """Give nothing: dominant if a coin returns less than a coin to its giver."""
+    """Give nothing, which is dominant if the giver gets back less than a coin for each coin given."""
     return "GIVE 0"
 
 
@@ -111,7 +111,7 @@ def contributor(view: View) -> str:
 
 
 def conditional_contributor(view: View) -> str:
-    """Give everything first, then the others' average contribution of the last round, rounded down."""
+    """Give everything at first, then the others' average contribution of the last round, rounded down."""
     history = view.public["history"]
     if not history:
         return contributor(view)
@@ -127,7 +127,7 @@ def bid_probability(view: View, bid: str) -> float:
     """Return the probability that a liar's dice bid such as "BID 2 5" is true, given the seat's own dice."""
     own = view.private["dice"]
     bids = [*view.public["bids"], *(word for word in view.legal or () if word != "LIAR")]
-    wild = int(bids[-1].split()[-1])  # the highest bid there is names the highest side, which is wild
+    wild = int(bids[-1].split()[-1])  # the highest possible bid, listed last, names the highest side, which is wild
     count, face = map(int, bid.split()[1:])
     faces, others = {face, wild}, len(own)
     chance, missing = len(faces) / wild, count - sum(die in faces for die in own)
@@ -137,12 +137,12 @@ def bid_probability(view: View, bid: str) -> float:
 
 
 def plain_dealer(view: View) -> str:
-    """Make the most probable bid, the lowest among equals; say LIAR if that is more probably right."""
+    """Make the most probable bid, the lowest of a tie, or say LIAR if that is more likely to be right."""
     bids = view.public["bids"]
-    right = {word: bid_probability(view, word) for word in view.legal or () if word != "LIAR"}
+    chances = {word: bid_probability(view, word) for word in view.legal or () if word != "LIAR"}
     if bids:
-        right["LIAR"] = 1 - bid_probability(view, bids[-1])
-    return max(right, key=right.__getitem__)
+        chances["LIAR"] = 1 - bid_probability(view, bids[-1])
+    return max(chances, key=chances.__getitem__)
 
 
 def bluffer(view: View) -> str:
@@ -165,7 +165,7 @@ def _policy_factory(plan: Callable[[View], str]) -> Callable[[int], ScriptedPoli
     def make(seed: int) -> ScriptedPolicy:
         return FunctionPolicy(plan, seed)
 
-    make.__doc__ = plan.__doc__  # what a list of scripted policies shows
+    make.__doc__ = plan.__doc__  # shown in lists of scripted policies
     return make
 
 

@@ -1,4 +1,4 @@
-"""Cautious next-token sampling: several continuations where the policy is uncertain, keeping the most probable one.
+"""Cautious next-token sampling: where the policy is uncertain, sample several continuations and keep the likeliest.
 
 A reply is sampled as usual up to the first token whose distribution has an entropy H above `low`. There
 
@@ -26,9 +26,9 @@ MARKS = ".,\n?!:;)]}"
 
 
 def make_cautious_writer(write: Writer, rule: Cautious, marks: frozenset[int]) -> Writer:
-    """Return a writer that samples cautiously from `write`: it keeps the likeliest of several trials at unsure tokens.
+    """Return a writer that samples cautiously from `write`: at uncertain tokens, it keeps the likeliest of some trials.
 
-    `marks` are the token ids that end a trial. Raises RoleError if the engine reports no entropies.
+    `marks` are the token ids that end a trial. The writer raises RoleError if the engine reports no entropies.
     """
 
     async def write_cautiously(view: View, request: Request, summary: bool = False) -> Completion:
@@ -39,14 +39,16 @@ def make_cautious_writer(write: Writer, rule: Cautious, marks: frozenset[int]) -
 
         for step in count():
             trial = await try_continuation(done, step, 0)
-            unsure = next((i for i, h in enumerate(_entropies(trial, request)) if count_trials(h, rule) > 1), None)
-            if unsure is None:
+            uncertain = next(
+                (i for i, h in enumerate(_require_entropies(trial, request)) if count_trials(h, rule) > 1), None
+            )
+            if uncertain is None:
                 done = _append_tokens(done, trial, len(trial.ids))
             else:
-                number = count_trials(_entropies(trial, request)[unsure], rule)
-                done, first = _append_tokens(done, trial, unsure), _skip_tokens(trial, unsure)
+                number = count_trials(_require_entropies(trial, request)[uncertain], rule)
+                done, first = _append_tokens(done, trial, uncertain), _skip_tokens(trial, uncertain)
                 others = await asyncio.gather(*[try_continuation(done, step, i) for i in range(1, number)])
-                best = min((first, *others), key=lambda one: -sum(one.logprobs) / max(1, len(one.ids)))
+                best = min((first, *others), key=lambda trial: -sum(trial.logprobs) / max(1, len(trial.ids)))
                 done = _append_tokens(done, best, len(best.ids))
             if done.ids and done.ids[-1] in request.stop_ids:
                 return replace(done, finish="stop")
@@ -59,8 +61,8 @@ def make_cautious_writer(write: Writer, rule: Cautious, marks: frozenset[int]) -
 
 def count_trials(entropy: float, rule: Cautious) -> int:
     """Return the number of continuations to sample at an entropy in nats: 1 up to `low`, `most` from `high` on."""
-    unsure = min(1.0, max(0.0, (entropy - rule.low) / (rule.high - rule.low)))
-    return int(1 + (rule.most - 1) * unsure)
+    uncertainty = min(1.0, max(0.0, (entropy - rule.low) / (rule.high - rule.low)))
+    return int(1 + (rule.most - 1) * uncertainty)
 
 
 def _continue_request(request: Request, begun: Completion, marks: frozenset[int], place: Sequence[int]) -> Request:
@@ -75,10 +77,10 @@ def _continue_request(request: Request, begun: Completion, marks: frozenset[int]
     )
 
 
-def _entropies(completion: Completion, request: Request) -> Sequence[float]:
+def _require_entropies(completion: Completion, request: Request) -> Sequence[float]:
     if completion.entropy is None:
         raise RoleError(
-            f"sampling.cautious goes by entropies, which the engine of {request.policy} does not tell: set engine.kind "
+            f"sampling.cautious needs entropies, which the engine of {request.policy} does not report: set engine.kind "
             f"to {list_kinds_with('records_entropy')}, or leave cautious out of the role"
         )
     return completion.entropy

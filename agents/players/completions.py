@@ -1,7 +1,7 @@
 """Parse chat completions of servers: the reply's text, finish reason and usage.
 
-Bodies are not trusted. A body without a reply raises UnusableReply, even if it is well formed: a thought, a refusal, a
-tool call or filtered text is not an act.
+Response bodies are not trusted. A body without a text to act by raises UnusableReply, even if it is well formed, such
+as a thought, a refusal, a tool call or filtered text.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agents.reply import to_one_line
 
-MOST_TOKENS = 10_000_000
-"""Maximum tokens of one call; a larger usage is ignored."""
+MAX_PLAUSIBLE_TOKENS = 10_000_000
+"""Maximum plausible tokens of one call; a larger usage is ignored."""
 TEXT_PARTS = ("text", "output_text")
 CUT_OFF = ("content_filter", "error", "abort")
-"""Finish reasons of replies that the server ended instead of the model."""
+"""Finish reasons of replies that were ended by the server, not by the model."""
 
 
 class UnusableReply(Exception):
-    """Raised for a server's answer without a usable reply; `wait` is the seconds to wait before a retry.
+    """Raised for a server's answer without a usable reply.
 
-    `final`: retrying would not help; `reseed`: a retry needs another seed.
+    `final`: a retry would not help. `reseed`: a retry needs another seed. `wait`: seconds to wait before a retry.
     """
 
     def __init__(self, why: str, *, final: bool = False, reseed: bool = False, wait: float = 0.0) -> None:
@@ -46,8 +46,8 @@ class Usage(BaseModel):
 
     model_config = ConfigDict(strict=True)
 
-    prompt_tokens: Annotated[int, Field(ge=0, le=MOST_TOKENS)]
-    completion_tokens: Annotated[int, Field(ge=0, le=MOST_TOKENS)]
+    prompt_tokens: Annotated[int, Field(ge=0, le=MAX_PLAUSIBLE_TOKENS)]
+    completion_tokens: Annotated[int, Field(ge=0, le=MAX_PLAUSIBLE_TOKENS)]
 
 
 class _Part(BaseModel):
@@ -73,7 +73,7 @@ class _Message(BaseModel):
 
     @property
     def text(self) -> str:
-        """Text of the message, with broken characters replaced; "" if there is none."""
+        """Text of the message, with invalid characters replaced; "" if there is none."""
         parts = self.content if isinstance(self.content, list) else []
         joined = "".join(part.text or "" for part in parts if part.type in TEXT_PARTS)
         return (self.content if isinstance(self.content, str) else joined).encode("utf-8", "replace").decode("utf-8")
@@ -93,9 +93,9 @@ class Choice(BaseModel):
         return "length" if self.finish_reason == "length" else "stop"
 
     def require_text(self, limit: int) -> str:
-        """Return the reply's text. Raises UnusableReply with the reason if there is none or the server cut it off.
+        """Return the reply's text. Raises UnusableReply, with the reason, if there is none or the server cut it off.
 
-        `limit` is the request's token limit, for the message.
+        `limit` is the request's token limit, for the error message.
         """
         text, message, cut = self.message.text, self.message, self.finish_reason == "length"
         if to_one_line(text, 1) and self.finish_reason not in CUT_OFF:
@@ -112,7 +112,7 @@ class Choice(BaseModel):
             why = f"{spent} all {limit} tokens: raise the role's sampling.max_tokens, or have the server think less"
         else:
             why = "there is a thought (reasoning_content) alone" if thought else "it is empty"
-        # Another draw can be a reply; but thoughts that are too long once mostly are again, and each costs its tokens.
+        # Another sample may have a text. But a thought that was too long usually is so again, and costs all its tokens.
         raise UnusableReply(f"the reply has no text: {why}", final=cut, reseed=True)
 
 

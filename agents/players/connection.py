@@ -28,7 +28,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _is_local(url: str) -> bool:
-    """Return True if a URL's server runs on this machine. Clients also use the listening address 0.0.0.0 for it."""
+    """Return True if a URL's server runs on this machine. The listening address 0.0.0.0 counts, as clients use it."""
     host = urlsplit(url).hostname or ""
     return is_loopback(host) or host in ("0.0.0.0", "::")
 
@@ -65,7 +65,7 @@ def make_http_client(openai: Any, url: str) -> Any:
     except ImportError:
         raise EndpointError(_format_proxy_error("a SOCKS proxy: pip install socksio, or unset it")) from None
     except (ValueError, httpx2.InvalidURL):
-        raise EndpointError(_format_proxy_error("no proxy's url: mend or unset it")) from None
+        raise EndpointError(_format_proxy_error("not a valid proxy url: correct or unset it")) from None
     except OSError as error:
         named = " and ".join(name for name in CERTIFICATES if os.environ.get(name)) or "the system"
         raise EndpointError(f"the certificates of {named} cannot be read: {error.strerror or error}") from None
@@ -81,7 +81,7 @@ async def _limit_body(response: Any) -> None:
     import httpx2
 
     if response.headers.get("content-encoding", "identity") != "identity":
-        raise UnusableReply("the reply is compressed, which was not asked for")
+        raise UnusableReply("the reply is compressed, which was not requested")
 
     class BoundedStream(httpx2.AsyncByteStream):
         """Stream of a response that raises UnusableReply after `BODY_BYTES`."""
@@ -101,11 +101,11 @@ async def _limit_body(response: Any) -> None:
             await self.stream.aclose()
 
     response.stream = BoundedStream(response.stream)
-    response.encoding = "utf-8"  # as JSON is, whatever it says: some of Python's codecs fail on any text
+    response.encoding = "utf-8"  # as JSON is. Ignore the declared encoding: some of Python's codecs fail on any text
 
 
 def parse_retry_after(headers: Mapping[str, str]) -> float:
-    """Return the seconds to wait by a Retry-After header, a number or a date; 0 if it is missing, past or malformed."""
+    """Return the seconds to wait by a Retry-After header (number or date); 0 if it is missing, past or malformed."""
     value = headers.get("retry-after", "")
     try:
         seconds = float(value)

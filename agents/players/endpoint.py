@@ -1,8 +1,8 @@
 """Players behind an OpenAI-compatible endpoint: a role's texts become chat messages, and the reply is parsed.
 
-Servers are not trusted: bodies and replies have a maximum length, and usage is checked or estimated. If a reply is not
-available in time, in form or within the spend limit, EndpointError ends only the match that asked, with the reason. A
-key that a server repeats is redacted from all its texts.
+Servers are not trusted: bodies and replies have a maximum length, and usage is checked or estimated. If no valid reply
+arrives in time and within the spend limit, EndpointError ends only the match that needs it, with the reason. A key that
+a server repeats is redacted from all its texts.
 """
 
 from __future__ import annotations
@@ -28,19 +28,21 @@ from agents.stream import ImageReader, Stream
 from games.contracts import Act, View
 
 REPLY_LENGTH = 20_000
-LONGEST_WAIT = 60.0  # seconds that a server may ask us to wait
-CONNECT_SECONDS = 5.0  # to reach a server; what it answers may take longer
-CHECK_SECONDS = 10.0  # for the list of its models
-PAGE_LENGTH = 10_000  # characters of an error's page that are read
-ERROR_LENGTH = 250  # characters of an error's line
-IMAGE_TOKENS = 1_500  # reserved for an image until the server says what it used
-SECRET_LENGTH = 8  # a shorter key (EMPTY, none) hides nothing, and would blot out plain words
-BACKOFF = 0.5  # seconds before the second attempt; twice that before each further one
-NEWER_LIMIT = "max_completion_tokens"  # which some models demand, and some servers do not know
-OPTIONAL = ("temperature", "top_p")  # sent where the role sets them; some servers take one or none of them
-NO_ROOM = re.compile(r"context[ _-]?(length|size|window)|prompt is too long|max_new_tokens` must be", re.IGNORECASE)
-"""Refusals of a chat that exceeds the model's context, as servers word them or in their error's code."""
-AGAIN = (408, 409, 429)  # and all from 500: statuses that may pass
+MAX_WAIT = 60.0  # seconds that a server may ask us to wait
+CONNECT_SECONDS = 5.0  # timeout for connecting to a server; its answer may take longer
+CHECK_SECONDS = 10.0  # timeout for the list of its models
+PAGE_LENGTH = 10_000  # maximum characters read of an error page
+ERROR_LENGTH = 250  # maximum characters of an error message
+IMAGE_TOKENS = 1_500  # reserved for an image until the server reports its usage
+SECRET_LENGTH = 8  # shorter keys (EMPTY, none) are no secrets, and redacting them would hide plain words
+BACKOFF = 0.5  # seconds before the second attempt, doubled before each further one
+NEWER_LIMIT = "max_completion_tokens"  # required by some models, unknown to some servers
+OPTIONAL = ("temperature", "top_p")  # sent if the role sets them; some servers accept only one or none
+CONTEXT_FULL = re.compile(
+    r"context[ _-]?(length|size|window)|prompt is too long|max_new_tokens` must be", re.IGNORECASE
+)
+"""Pattern of servers' messages or error codes for a chat that exceeds the model's context."""
+RETRY_STATUSES = (408, 409, 429)  # temporary failures, like all statuses from 500 on
 
 KEY_VARIABLE = "OPENAI_API_KEY"
 OPENAI = "https://api.openai.com/v1"
@@ -76,7 +78,7 @@ class Endpoint:
             server = ", or a url (OPENAI_BASE_URL) for a server that needs no key" if not url else ""
             raise EndpointError(f"{name}: no key: set {self.variable} in the environment{server}")
         if not (key.isascii() and key.isprintable()):
-            raise EndpointError(f"{name}: {self.variable} holds what is no key: characters that a header cannot carry")
+            raise EndpointError(f"{name}: {self.variable} is not a valid key: a header cannot carry its characters")
         self._key, self.hide_key = key or "none", make_key_hider(key)
         self.spend = Spend(self.spec)
         self.replies = self.waiting = 0
@@ -92,9 +94,9 @@ class Endpoint:
         self._openai, self._limiter_class = openai, aiolimiter.AsyncLimiter
 
     async def check(self, models: Iterable[str]) -> list[str]:
-        """Ask for the server's list of models before anything starts; return warnings, one line each.
+        """Ask for the server's list of models before anything starts, and return warnings, one line each.
 
-        A model that is not listed gives a warning, and so does a server without a list, which it need not have. Raises
+        There is a warning for each model that is not listed, or for a server without a list, which is optional. Raises
         EndpointError if the server does not answer or refuses the key.
         """
         client, _ = self._get_client()
@@ -109,7 +111,7 @@ class Endpoint:
             moved = 300 <= error.status_code < 400
             return [self._shorten(f"{self.name}: {self.url}: {self._convert_refusal(error)}")] if moved else []
         except (TimeoutError, self._openai.OpenAIError, UnusableReply, ValidationError) as error:
-            if self._is_unreached(error):
+            if self._is_connection_error(error):
                 raise EndpointError(f"{self.name}: {self._describe_failure(error)}") from None
             why = self._describe_failure(error)
             return [f"{self.name}: {self.url} gives no list of models ({why}): is it the right server?"]
@@ -128,32 +130,34 @@ class Endpoint:
         """Return a player for one seat in one match. `model` is the server's model, `role` the prompts and parsing.
 
         `recorded` holds earlier replies by turn, which are replayed without a request. `picture` returns the bytes of
-        the game's images, which are sent if the settings say that the server's models see.
+        the game's images, which are sent if the setting `images` is true.
         """
         return EndpointPlayer(self, model, role, seed, recorded or {}, picture if self.spec.images else None)
 
     async def ask(self, model: str, chat: Chat, sampling: Sampling, seed: int) -> Answer:
-        """Return the model's reply to a chat, with waits between attempts. Raises EndpointError after the last one.
+        """Return the model's reply to a chat, with exponential backoff between attempts.
 
-        Raises ContextFull if the server says that the model's context has no room for chat and reply.
+        Raises EndpointError if all attempts fail, and ContextFull if the server reports that the model's context has no
+        room for chat and reply.
         """
-        chance, wait, why = random.Random(seed), 0.0, ""
+        rng, wait, why = random.Random(seed), 0.0, ""
         for attempt in range(self.spec.attempts):
             if attempt:
-                await asyncio.sleep(max(wait, BACKOFF * 2 ** (attempt - 1) * (0.5 + chance.random())))
+                await asyncio.sleep(max(wait, BACKOFF * 2 ** (attempt - 1) * (0.5 + rng.random())))
             try:
                 return await self._attempt(model, chat, sampling, seed)
             except UnusableReply as error:
                 wait, why = error.wait, self._shorten(str(error))
                 if error.final:
                     raise EndpointError(f"{self.name}:{model}: {why}") from None
-                seed = chance.getrandbits(31) if error.reseed else seed
+                seed = rng.getrandbits(31) if error.reseed else seed
         raise EndpointError(f"{self.name}:{model}: {why} ({self.spec.attempts} attempts)")
 
     async def _attempt(self, model: str, chat: Chat, sampling: Sampling, seed: int) -> Answer:
-        """Send one request and return the reply; drop parameters that the server refuses and send it again.
+        """Send one request and return the reply. If the server refuses a parameter, drop it and send the request again.
 
-        Reserves the tokens first. Raises UnusableReply for any failure, and EndpointError at a spend limit.
+        Reserves the tokens first. Raises EndpointError at a spend limit, ContextFull if the context has no room, and
+        UnusableReply for any other failure.
         """
         read = 8 + sum(8 + _estimate_tokens(message["content"]) for message in chat)
         while True:
@@ -170,8 +174,8 @@ class Endpoint:
                 self.replies += 1
                 return self._read_answer(bytes(response.http_response.content), read, sampling.max_tokens)
             except self._openai.APIStatusError as error:
-                self.spend.add(-read, -sampling.max_tokens)  # what was refused costs nothing
-                if _has_no_room(error):
+                self.spend.add(-read, -sampling.max_tokens)  # a refused request costs nothing
+                if _is_context_full(error):
                     raise ContextFull(self._shorten(f"context limit: {_find_reason(error)}")) from None
                 if not self._adapt_parameters(error, parameters):
                     raise self._convert_refusal(error) from None
@@ -182,8 +186,8 @@ class Endpoint:
 
     def _build_parameters(self, sampling: Sampling, seed: int) -> dict[str, Any]:
         """Return a request's parameters, without those that the role does not set or the server does not accept."""
-        set_ = {name: getattr(sampling, name) for name in OPTIONAL if name in sampling.model_fields_set}
-        parameters = {name: value for name, value in set_.items() if name not in self._refused_parameters}
+        names = sampling.model_fields_set - self._refused_parameters
+        parameters = {name: getattr(sampling, name) for name in OPTIONAL if name in names}
         if sampling.stop:
             parameters["stop"] = sampling.stop[:4]
         if self.spec.seed:
@@ -195,32 +199,32 @@ class Endpoint:
 
         `temperature` and `top_p` are only dropped if they are 1, the protocol's default.
         """
-        told = _find_reason(error)
+        reason = _find_reason(error)
         if error.status_code >= 500:
             return False
-        if "max_tokens" in sent and NEWER_LIMIT in told:
+        if "max_tokens" in sent and NEWER_LIMIT in reason:
             self._limit_name = NEWER_LIMIT
             return True
-        refused = {name for name in OPTIONAL if sent.get(name) == 1 and name in told}
+        refused = {name for name in OPTIONAL if sent.get(name) == 1 and name in reason}
         self._refused_parameters |= refused
         return bool(refused)
 
     def _convert_refusal(self, error: Any) -> UnusableReply:
-        """Convert a refusal into an UnusableReply, with whether it is final and how long the server asks to wait."""
+        """Convert a refusal into an UnusableReply that says whether it is final and how long to wait for a retry."""
         status, wait = error.status_code, parse_retry_after(error.response.headers)
-        asked = f", to wait {wait:.6g} s" if wait > LONGEST_WAIT else ""
-        final = bool(asked) or (status not in AGAIN and status < 500)
+        too_long = f", to wait {wait:.6g} s" if wait > MAX_WAIT else ""
+        final = bool(too_long) or (status not in RETRY_STATUSES and status < 500)
         return UnusableReply(
-            f"status {status}{self._describe_proxy()}{asked}: {_find_reason(error)}", final=final, wait=wait
+            f"status {status}{self._describe_proxy()}{too_long}: {_find_reason(error)}", final=final, wait=wait
         )
 
     def _read_answer(self, body: bytes, read: int, max_tokens: int) -> Answer:
-        """Parse a body's answer; replace the reserved `read` and `max_tokens` tokens by the server's plausible usage.
+        """Parse a body's answer, and replace the reserved `read` and `max_tokens` tokens by a plausible reported usage.
 
         Raises UnusableReply for a body without a reply.
         """
-        choice, told = read_completion(body)
-        usage = told or Usage(prompt_tokens=read, completion_tokens=max_tokens)
+        choice, reported = read_completion(body)
+        usage = reported or Usage(prompt_tokens=read, completion_tokens=max_tokens)
         self.spend.add(usage.prompt_tokens - read, usage.completion_tokens - max_tokens)
         text = self.hide_key(choice.require_text(max_tokens))[:REPLY_LENGTH]
         return Answer(text, choice.finish, usage.completion_tokens)
@@ -243,23 +247,23 @@ class Endpoint:
             self._loop = loop
         return self._client, self._limiter
 
-    def _is_unreached(self, error: BaseException) -> bool:
+    def _is_connection_error(self, error: BaseException) -> bool:
         """Return True if the request failed because no connection was made."""
         import httpx2
 
         return isinstance(error.__cause__, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.UnsupportedProtocol)
 
     def _describe_failure(self, error: BaseException) -> str:
-        """Return a one-line reason, without the key, for a request without an answer."""
+        """Return why a request has no answer, in one line without the key."""
         cause = error.__cause__ if error.__cause__ and not isinstance(error, UnusableReply) else error
-        if self._is_unreached(error):
-            told = self._shorten(str(cause) or "no answer")
-            there = "is a server running there? (set url, or OPENAI_BASE_URL)"
-            return f"no connection to {self.url}{self._describe_proxy()} ({told}): {there}"
+        if self._is_connection_error(error):
+            reason = self._shorten(str(cause) or "no answer")
+            hint = "is a server running there? (set url, or OPENAI_BASE_URL)"
+            return f"no connection to {self.url}{self._describe_proxy()} ({reason}): {hint}"
         if isinstance(error, TimeoutError | self._openai.APITimeoutError):
             return f"no reply within {self.spec.seconds:g} s"
         if isinstance(error, ValidationError):
-            return "what it sends is none"
+            return "its answer is not a list of models"
         return self._shorten(str(cause) or type(cause).__name__)
 
     def _describe_proxy(self) -> str:
@@ -280,7 +284,8 @@ def _estimate_tokens(content: Any) -> int:
 def make_key_hider(key: str) -> Callable[[str], str]:
     """Return a function that replaces the key in a text by "(key)", even if blanks separate its letters.
 
-    Invisible characters count as blanks, so that their removal cannot restore the key. Keys under 8 characters stay.
+    Invisible characters count as blanks, so that removing them cannot restore the key. Keys under 8 characters are not
+    replaced.
     """
     if len(key) < SECRET_LENGTH:
         return lambda text: text
@@ -288,15 +293,15 @@ def make_key_hider(key: str) -> Callable[[str], str]:
     return lambda text: pattern.sub("(key)", text)
 
 
-def _has_no_room(error: Any) -> bool:
+def _is_context_full(error: Any) -> bool:
     """Return True if a server refuses a chat because the model's context is too short for it and the reply."""
     body = error.body if isinstance(error.body, Mapping) else {}
-    said = f"{body.get('code')} {body.get('type')} {_find_reason(error)}"[:PAGE_LENGTH]
-    return error.status_code in (400, 413, 422) and NO_ROOM.search(said) is not None
+    text = f"{body.get('code')} {body.get('type')} {_find_reason(error)}"[:PAGE_LENGTH]
+    return error.status_code in (400, 413, 422) and CONTEXT_FULL.search(text) is not None
 
 
 def _find_reason(error: Any) -> str:
-    """Return a server's reason for a refusal in OpenAI's format, else the text of its answer."""
+    """Return a server's reason for a refusal: the message of OpenAI's format, else the answer's text."""
     message = error.body.get("message") if isinstance(error.body, Mapping) else None
     if isinstance(message, str):
         return message
@@ -324,9 +329,10 @@ class EndpointPlayer:
         self._conversation = Conversation(role, picture=picture)
 
     async def act(self, view: View) -> Act:
-        """Return the act in the endpoint's or the recorded reply to this view. Raises EndpointError without a reply.
+        """Return the act in the recorded reply to this view, or in the endpoint's.
 
-        Raises ContextFull if the model's context is full, but EndpointError if it has no room for a first reply.
+        Raises EndpointError if there is no reply, and ContextFull if the model's context is full; but EndpointError if
+        the context has no room for the first reply.
         """
         chat = self._conversation.ask(view)
         answer = self.recorded.get(view.turn)
@@ -339,8 +345,9 @@ class EndpointPlayer:
                 why = "shorten the role, or lower its sampling.max_tokens"
                 raise EndpointError(f"{self.endpoint.name}:{self.model}: no room for a reply ({full}): {why}") from None
         self._conversation.record_reply(answer.text)
-        reply, hidden = self.role.parse(answer.text), self.endpoint.hide_key  # what was apart, reading may have joined
-        action, public, private = hidden(reply.game_text), hidden(reply.public), hidden(reply.private)
+        # Hide the key again: parsing may have joined parts of it.
+        reply, hide_key = self.role.parse(answer.text), self.endpoint.hide_key
+        action, public, private = hide_key(reply.game_text), hide_key(reply.public), hide_key(reply.private)
         excused = self.role.excuses(answer.finish)
         return Act(
             action=action,

@@ -1,4 +1,4 @@
-"""Scripted players of single-seat games, which serve as baselines. They know the game's rules, but only their view."""
+"""Scripted players of single-seat games, as baselines. They know the rules and only what their seat sees."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def find_first_steps(doors: Mapping[Cell, list[str]], start: Cell) -> dict[Cell,
 
     `doors` maps each cell to the directions in which it can be left.
     """
-    first, edge = {start: ""}, [start]
-    for cell in edge:
+    first_steps, queue = {start: ""}, [start]
+    for cell in queue:
         for way in doors.get(cell, ()):
-            there = step(cell, way)
-            if there not in first:
-                first[there] = first[cell] or way
-                edge.append(there)
-    return first
+            target = step(cell, way)
+            if target not in first_steps:
+                first_steps[target] = first_steps[cell] or way
+                queue.append(target)
+    return first_steps
 
 
 class Halver:
@@ -70,12 +70,12 @@ def mark_guess(guess: str, word: str) -> str:
 
     Each letter of the word allows only one G or Y. G has priority, then Y from left to right.
     """
-    spare = Counter(true for letter, true in zip(guess, word, strict=True) if letter != true)
-    feedback = ""
-    for letter, true in zip(guess, word, strict=True):
-        feedback += "G" if letter == true else "Y" if spare[letter] > 0 else "-"
-        spare[letter] -= letter != true
-    return feedback
+    spare = Counter(hidden for letter, hidden in zip(guess, word, strict=True) if letter != hidden)
+    marks = ""
+    for letter, hidden in zip(guess, word, strict=True):
+        marks += "G" if letter == hidden else "Y" if spare[letter] > 0 else "-"
+        spare[letter] -= letter != hidden
+    return marks
 
 
 class ConsistentGuesser:
@@ -88,24 +88,22 @@ class ConsistentGuesser:
         """Return a GUESS act with a word; "" if no acts are listed."""
         guesses = [line.split() for line in view.public["guesses"]]
         legal = view.legal or ("",)
-        fitting = [
-            act for act in legal if all(mark_guess(guess, act.split()[-1]) == feedback for guess, feedback in guesses)
-        ]
+        fitting = [act for act in legal if all(mark_guess(guess, act.split()[-1]) == marks for guess, marks in guesses)]
         return self.rng.choice(fitting or legal)
 
 
 class Careless:
-    """Player that takes a random legal act with probability 1/3, and the act of the player `sound` otherwise.
+    """Player that takes a random legal act with probability 1/3, and the act of another player otherwise.
 
     Its matches are data of mixed quality for offline learning.
     """
 
-    def __init__(self, seed: int, sound: ScriptedPolicy) -> None:
-        self.rng, self.sound = random.Random(f"careless {seed}"), sound
+    def __init__(self, seed: int, player: ScriptedPolicy) -> None:
+        self.rng, self.player = random.Random(f"careless {seed}"), player
 
     def act(self, view: View) -> str:
-        """Return the other player's act, or a random listed one."""
-        act = self.sound.act(view)
+        """Return the other player's act, or a random listed act."""
+        act = self.player.act(view)
         return self.rng.choice(view.legal or (act,)) if self.rng.random() < 1 / 3 else act
 
 
@@ -137,7 +135,7 @@ class WallFollower:
 
 
 class Fetcher:
-    """Text-navigation player: explores depth first, takes the item when visible, then the shortest known path."""
+    """Text-navigation player: explores depth first, then carries the item to the goal by the shortest known path."""
 
     def __init__(self, seed: int = 0) -> None:
         self.here: Cell = (0, 0)
@@ -171,12 +169,12 @@ class Fetcher:
 
 
 def make_careless_halver(seed: int) -> Careless:
-    """Play like `halver`, but take a random act in one turn of three."""
+    """Play like `halver`, but with probability 1/3 take a random act."""
     return Careless(seed, Halver(seed))
 
 
 def make_careless_guesser(seed: int) -> Careless:
-    """Play like `consistent_guesser`, but take a random word in one turn of three."""
+    """Play like `consistent_guesser`, but with probability 1/3 guess a random word."""
     return Careless(seed, ConsistentGuesser(seed))
 
 

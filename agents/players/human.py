@@ -15,22 +15,22 @@ from rich.text import Text
 
 from agents.facts import format_literal
 from agents.names import nearest
-from agents.reply import to_one_line, visible
+from agents.reply import remove_invisible, to_one_line
 from agents.stream import Stream
 from games.abilities import Pictures, PlainWords
 from games.contracts import REFEREE, Act, Game, Message, View
 
-SHOWN = 40
+MAX_SHOWN = 40
 """Maximum number of acts that are listed each turn."""
-LISTED = 1000
+MAX_LISTED = 1000
 """Maximum number of acts that `?` lists."""
 TALK_LENGTH = 400
 """Maximum number of characters of talk."""
-LARGEST_IMAGE = 2_900_000
+MAX_IMAGE_BYTES = 2_900_000
 """Maximum bytes of an image, which must fit into a line of the page's child process."""
 SUFFIXES = {"image/png": "png", "image/jpeg": "jpg", "image/webp": "webp"}
 HELP = "Type an act or its number. Talk may follow after |, as in `1 | good luck`. ? lists all acts; Ctrl-D leaves."
-TOLD_HELP = "? says it all again and lists all acts; Ctrl-D leaves."
+PLAIN_HELP = "? says it all again and lists all acts; Ctrl-D leaves."
 QUOTES = dict.fromkeys(map(ord, '"“”„‟«»＂'), "'")
 """Characters that could end a quotation early, each with its replacement."""
 
@@ -57,29 +57,29 @@ class Human:
 
     def pictures(self, messages: Sequence[Message]) -> dict[str, bytes]:
         """Return the bytes of the messages' images by hash. Leaves out large images and those that the game lacks."""
-        found = {}
+        pictures = {}
         for name in dict.fromkeys(image.hash for message in messages for image in message.images):
             with suppress(KeyError):
                 data = self.game.picture(name) if isinstance(self.game, Pictures) else b""
-                if 0 < len(data) <= LARGEST_IMAGE and hashlib.sha256(data).hexdigest() == name:
-                    found[name] = data
-        return found
+                if 0 < len(data) <= MAX_IMAGE_BYTES and hashlib.sha256(data).hexdigest() == name:
+                    pictures[name] = data
+        return pictures
 
     async def act(self, view: View) -> Act:
         """Show the view, ask until the answer is a legal act, and return it. Raises HumanLeft if the input ends."""
         if not self._begun:
             self._begun = True
-            self._say(f"You are {view.seat}. {TOLD_HELP if self.teller else HELP}", "bold")
-            self._say(self.teller.introduction(view.seat) if self.teller else view.rules)
+            self._print(f"You are {view.seat}. {PLAIN_HELP if self.teller else HELP}", "bold")
+            self._print(self.teller.introduction(view.seat) if self.teller else view.rules)
         show_messages(self.console, view.messages, self.teller)
         self._write_pictures(view.messages)
-        self._say(f"\n— turn {view.turn + 1}, {view.seat} —", "bold")
+        self._print(f"\n— turn {view.turn + 1}, {view.seat} —", "bold")
         if self.teller:
-            self._say(self.teller.in_words(view.seat))
+            self._print(self.teller.in_words(view.seat))
         else:
             show_facts(self.console, "public", view.public)
             show_facts(self.console, "private", view.private)
-            self._list_acts(view, SHOWN)
+            self._list_acts(view, MAX_SHOWN)
         action, talk = self._ask_for_act(view)
         written = f"{action} | {talk}" if talk else action
         return Act(written, written, talk, "", "stop")
@@ -91,7 +91,7 @@ class Human:
             self._folder = self._folder or Path(tempfile.mkdtemp(prefix="arena-images-"))
             path = self._folder / f"{name[:16]}.{SUFFIXES.get(media[name].media, 'bin')}"
             path.write_bytes(data)
-            self._say(f"{media[name].text}: {path}", "dim")
+            self._print(f"{media[name].text}: {path}", "dim")
 
     def _ask_for_act(self, view: View) -> tuple[str, str]:
         while True:
@@ -105,37 +105,37 @@ class Human:
             written, _, talk = line.partition("|")
             written, talk = to_one_line(written, 4000), to_one_line(talk.replace("|", " "), TALK_LENGTH)
             if written in ("?", "help"):
-                self._help(view)
+                self._print_help(view)
             elif (act := read_act(written, view.legal, numbered=not self.teller)) is not None:
                 return act, talk
             elif written and self.game is not None and accepts_act(self.game, written):
                 return written, talk
             else:
-                self._say(
+                self._print(
                     f"'{written[:80]}' is not a legal act{nearest(written, view.legal or ())} (? for help)", "red"
                 )
 
-    def _help(self, view: View) -> None:
-        self._say(TOLD_HELP if self.teller else HELP)
-        self._say(self.teller.introduction(view.seat) if self.teller else view.rules)
-        self._list_acts(view, LISTED)
+    def _print_help(self, view: View) -> None:
+        self._print(PLAIN_HELP if self.teller else HELP)
+        self._print(self.teller.introduction(view.seat) if self.teller else view.rules)
+        self._list_acts(view, MAX_LISTED)
         if self.teller:
-            self._say(self.teller.in_words(view.seat))
+            self._print(self.teller.in_words(view.seat))
 
     def _list_acts(self, view: View, max_acts: int) -> None:
         if view.legal is None:
-            self._say("Write any act that the rules allow.", "dim")
+            self._print("Write any act that the rules allow.", "dim")
             return
         numbers = {} if self.teller else _number_acts(view.legal)
-        own = all(act.endswith(f" {number}") for number, act in numbers.items())
-        places = {} if own else {act: f"{number}. " for number, act in numbers.items()}
-        labels = [places.get(act, "") + visible(act) for act in view.legal[:max_acts]]
+        have_numbers = all(act.endswith(f" {number}") for number, act in numbers.items())
+        prefixes = {} if have_numbers else {act: f"{number}. " for number, act in numbers.items()}
+        labels = [prefixes.get(act, "") + remove_invisible(act) for act in view.legal[:max_acts]]
         self.console.print(Columns([Text(name) for name in labels], padding=(0, 3)))
         if len(view.legal) > max_acts:
-            self._say(f"… and {len(view.legal) - max_acts} more (? lists them)", "dim")
+            self._print(f"… and {len(view.legal) - max_acts} more (? lists them)", "dim")
 
-    def _say(self, text: str, style: str = "") -> None:
-        self.console.print(Text(visible(text, keep="\n"), style=style), soft_wrap=not self.console.is_terminal)
+    def _print(self, text: str, style: str = "") -> None:
+        self.console.print(Text(remove_invisible(text, keep="\n"), style=style), soft_wrap=not self.console.is_terminal)
 
 
 def read_act(written: str, legal: tuple[str, ...] | None, numbered: bool = True) -> str | None:
@@ -163,7 +163,7 @@ def show_messages(console: Console, messages: tuple[Message, ...], teller: Plain
     """Print messages with their senders. With `teller`, describes the acts of other seats in words."""
     for message in messages:
         words = in_words(message, teller) if teller else None
-        line = words or Text.assemble((f"{visible(message.sender)}: ", "cyan"), visible(message.text))
+        line = words or Text.assemble((f"{remove_invisible(message.sender)}: ", "cyan"), remove_invisible(message.text))
         console.print(line, soft_wrap=not (words and console.is_terminal))
 
 
@@ -173,13 +173,13 @@ def in_words(message: Message, teller: PlainWords) -> Text | None:
     Returns None for the referee's messages, and for acts that the game does not describe.
     """
     act, _, talk = message.text.partition("|")
-    did = teller.act_in_words(act) if message.sender != REFEREE else ""
-    if not did:
+    description = teller.act_in_words(act) if message.sender != REFEREE else ""
+    if not description:
         return None
-    said = to_one_line(talk, TALK_LENGTH).translate(QUOTES)
-    if not said:
-        return Text(visible(did))
-    return Text.assemble(("They: ", "cyan"), (f'"{said}"', "italic"), f" {visible(did)}")
+    remark = to_one_line(talk, TALK_LENGTH).translate(QUOTES)
+    if not remark:
+        return Text(remove_invisible(description))
+    return Text.assemble(("They: ", "cyan"), (f'"{remark}"', "italic"), f" {remove_invisible(description)}")
 
 
 def show_facts(console: Console, scope: str, facts: Mapping[str, Any]) -> None:
@@ -189,7 +189,7 @@ def show_facts(console: Console, scope: str, facts: Mapping[str, Any]) -> None:
             head, text = f"{scope}.{name}:\n", value
         else:
             head, text = f"{scope}.{name} = ", format_literal(value)
-        console.print(Text.assemble((head, "dim"), visible(text, keep="\n")), soft_wrap=True)
+        console.print(Text.assemble((head, "dim"), remove_invisible(text, keep="\n")), soft_wrap=True)
 
 
 def _number_acts(legal: tuple[str, ...]) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Strategies of the iterated prisoner's dilemma (Axelrod 1984) for all repeated two-by-two games.
 
-The first legal act is to cooperate, the second to defect. A rule sees only the finished rounds, as whether each side
-cooperated.
+The first legal act is to cooperate, the second to defect. A rule takes the seat's own and the other seat's history,
+with True for each round in which the seat cooperated, and a random generator. It returns True to cooperate.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from agents.player import ScriptedPolicy
 from games.contracts import View
 
-Rule = Callable[[Sequence[bool], Sequence[bool], random.Random], bool]  # (own, other's past, chance) -> cooperate?
+Rule = Callable[[Sequence[bool], Sequence[bool], random.Random], bool]
 
 GENEROSITY = 1 / 3  # Nowak and Sigmund (1992), for the payoffs 5, 3, 1, 0
 
@@ -43,12 +43,12 @@ def always_defect(own: Sequence[bool], other: Sequence[bool], rng: random.Random
 
 
 def alternator(own: Sequence[bool], other: Sequence[bool], rng: random.Random) -> bool:
-    """Cooperate in the first round and in every second one after it."""
+    """Cooperate in the first round, defect in the second, and so on."""
     return len(own) % 2 == 0
 
 
 def tit_for_tat(own: Sequence[bool], other: Sequence[bool], rng: random.Random) -> bool:
-    """Cooperate first, then copy the other's last act."""
+    """Cooperate in the first round, then copy the other's last act."""
     return not other or other[-1]
 
 
@@ -58,7 +58,7 @@ def tit_for_two_tats(own: Sequence[bool], other: Sequence[bool], rng: random.Ran
 
 
 def generous_tit_for_tat(own: Sequence[bool], other: Sequence[bool], rng: random.Random) -> bool:
-    """Cooperate as tit for tat, and forgive a defection one time in three."""
+    """Play tit for tat, but forgive a defection with probability 1/3."""
     return tit_for_tat(own, other, rng) or rng.random() < GENEROSITY
 
 
@@ -73,7 +73,7 @@ def pavlov(own: Sequence[bool], other: Sequence[bool], rng: random.Random) -> bo
 
 
 def mostly_cooperate(own: Sequence[bool], other: Sequence[bool], rng: random.Random) -> bool:
-    """Cooperate nine times in ten, at random."""
+    """Cooperate with probability .9."""
     return rng.random() < 0.9
 
 
@@ -87,7 +87,7 @@ def _policy_factory(rule: Rule) -> Callable[[int], ScriptedPolicy]:
     def make(seed: int) -> ScriptedPolicy:
         return MatrixPlayer(rule, seed)
 
-    make.__doc__ = rule.__doc__  # what a list of scripted policies shows
+    make.__doc__ = rule.__doc__  # shown in lists of scripted policies
     return make
 
 

@@ -1,4 +1,4 @@
-"""Players that speak through a chat frame: sampled replies of a model, or scripted replies as tokens."""
+"""Players with token streams, whose replies a model or script writes, and scripted players without tokens."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from games.contracts import Act, TurnSource, View
 
 @dataclass(frozen=True)
 class Exchange:
-    """Token ids of an observation (`seen`) and of the reply to it (`said`), as they appear in later contexts."""
+    """Token ids of an observation (`prompt`) and of the reply to it (`reply`), as they appear in later contexts."""
 
-    seen: tuple[int, ...]
-    said: tuple[int, ...]
+    prompt: tuple[int, ...]
+    reply: tuple[int, ...]
     finish: Literal["stop", "length"]
     stripped: bool = False
     """Whether the reply differs from the sampled one: its private part was removed, or the act was replaced."""
     opened: bool = False
-    """Whether `seen` continues a user turn that tool definitions have opened."""
+    """Whether `prompt` continues a user turn that tool definitions have opened."""
     media: tuple[MediaSpan, ...] = ()
-    """Images in `seen`."""
+    """Images in `prompt`."""
     results: tuple[ToolResult, ...] = ()
-    """Native tool results in `seen`."""
+    """Native tool results in `prompt`."""
     content: Content = ""
-    """Texts and images that follow the results in `seen`."""
+    """Texts and images that follow the results in `prompt`."""
 
 
 class ChatPlayer:
@@ -89,7 +89,7 @@ class ChatPlayer:
         """Return the act of one turn, or a summary if the context is full; the caller then shows the same view again.
 
         Extends `streams`; only sampled ids are marked as the policy's own. Raises ContextFull if the context has no
-        room for a reply, and RoleError if not even a new context has.
+        room for a reply, and RoleError if even a new context has none.
         """
         history = self._without_old_images(view)
         if self._is_full(view, history):
@@ -156,12 +156,12 @@ class ChatPlayer:
             return self._history
         shown = self._history[self._first :]
         contents = [exchange.content for exchange in shown]
-        *kept, _ = self._limit_images([*contents, self._build_content(view, False)[1]])
-        if all(one is other for one, other in zip(contents, kept, strict=True)):
+        *limited, _ = self._limit_images([*contents, self._build_content(view, False)[1]])
+        if all(old is new for old, new in zip(contents, limited, strict=True)):
             return self._history
         return self._history[: self._first] + [
             exchange if content is exchange.content else self._replace_content(exchange, content)
-            for exchange, content in zip(shown, kept, strict=True)
+            for exchange, content in zip(shown, limited, strict=True)
         ]
 
     def _limit_images(self, contents: Sequence[Content]) -> list[Content]:
@@ -180,8 +180,8 @@ class ChatPlayer:
 
     def _replace_content(self, exchange: Exchange, content: Content) -> Exchange:
         """Return the exchange with its content replaced and encoded again."""
-        seen, media = self._encode(exchange.results, content, exchange.opened)
-        return replace(exchange, seen=seen, media=media, content=content)
+        prompt, media = self._encode(exchange.results, content, exchange.opened)
+        return replace(exchange, prompt=prompt, media=media, content=content)
 
     def _render(self, view: View, first: bool) -> Content:
         return self.role.render_parts(view, first) if self.picture else self.role.render_turn(view, first)
@@ -218,8 +218,8 @@ class ChatPlayer:
     def _make_exchange(self, prompt: tuple[int, ...], completion: Completion, raw: str) -> Exchange:
         """Return the exchange as later contexts will contain it, without the private part if the role strips it."""
         if self.role.history == "strip" and (rest := self.role.reply.without_private(raw)) != raw:
-            said = script_completion(self.frame, rest, completion.finish, native=self.calls is not None).ids
-            return Exchange(prompt, said, completion.finish, stripped=True)
+            reply = script_completion(self.frame, rest, completion.finish, native=self.calls is not None).ids
+            return Exchange(prompt, reply, completion.finish, stripped=True)
         return Exchange(prompt, completion.ids, completion.finish)
 
     def _select_stream(self, view: View, drops: bool = False) -> tuple[Stream, Sequence[int], bool]:
@@ -228,41 +228,41 @@ class ChatPlayer:
         `drops` is True if old images were dropped. A new stream for this reason, or because private parts were
         stripped, keeps the key, so that engines reuse the common prefix.
         """
-        kept = 1 if self._summed_up else plan_restart(self.role.memory, len(self._history))
+        kept_exchanges = 1 if self._summed_up else plan_restart(self.role.memory, len(self._history))
         self._summed_up = False
-        if self.streams and kept is None and not (drops or self._history[-1].stripped):
+        if self.streams and kept_exchanges is None and not (drops or self._history[-1].stripped):
             return self.streams[-1], self.frame.close(self._history[-1].finish), False
-        is_new = not self.streams or kept is not None
-        first = len(self._history) - kept if kept is not None else self._first
+        is_new = not self.streams or kept_exchanges is not None
+        first = len(self._history) - kept_exchanges if kept_exchanges is not None else self._first
         stream = Stream()
         examples = [(example.see, example.say) for example in self.role.examples]
         tools, opens = (view.tools, self._opens_turn(view, self._history[first:])) if self.calls else ((), False)
         stream.observe(self.frame.open(self.role.render_system(view), examples, tools, opens))
         for exchange in self._history[first:]:
-            stream.observe((*exchange.seen, *exchange.said, *self.frame.close(exchange.finish)), exchange.media)
+            stream.observe((*exchange.prompt, *exchange.reply, *self.frame.close(exchange.finish)), exchange.media)
         self.stream_keys.append(f"{self.key}/{len(self.streams)}" if is_new else self.stream_keys[-1])
         self.streams.append(stream)
         self._first = first
         return stream, (), is_new
 
     def fork(self, number: int) -> ChatPlayer:
-        """Return an independent copy of the player with the same history; `number` is added to its seed."""
+        """Return an independent copy of the player with the same history; `number` is appended to its seed."""
         twin = ChatPlayer.__new__(ChatPlayer)
         twin.__dict__ = {**self.__dict__, "seed": (*self.seed, number), "_history": [*self._history]}
         twin.streams, twin.stream_keys = [*self.streams[:-1], *map(deepcopy, self.streams[-1:])], [*self.stream_keys]
         twin.calls = deepcopy(self.calls)
         return twin
 
-    def put(self, view: View, act: str) -> Act:
+    def replace_reply(self, view: View, act: str) -> Act:
         """Replace the last reply by `act` and return it as an Act; the match continues as if it had been the reply.
 
         Its tokens appear only as context of later streams and are not marked as the policy's own.
         """
         raw = self.role.write(act)
-        said = script_completion(self.frame, raw, native=self.calls is not None).ids
+        ids = script_completion(self.frame, raw, native=self.calls is not None).ids
         if self.calls:
-            self.calls.record(self.frame.read_calls(said, view.tools, self.calls.count).calls)
-        self._history[-1] = replace(self._history[-1], said=said, finish="stop", stripped=True)
+            self.calls.record(self.frame.read_calls(ids, view.tools, self.calls.count).calls)
+        self._history[-1] = replace(self._history[-1], reply=ids, finish="stop", stripped=True)
         public = act.partition("|")[2].strip()
         return Act(action=act, raw=raw, public=public, private="", finish="script", tokens=0, source="patch")
 
@@ -272,11 +272,11 @@ class ChatPlayer:
         """Sample a summary at the end of the current stream, and return it as an act that the game does not see."""
         memory = self.role.memory
         stream, closing, _ = self._select_stream(view)
-        asked = tuple(self.frame.ask(memory.ask))
-        stream.observe((*closing, *asked))
+        prompt = tuple(self.frame.ask(memory.ask))
+        stream.observe((*closing, *prompt))
         completion = await self.write(view, self._build_request(view, stream, memory.tokens), summary=True)
         raw = self._append_reply(view, stream, completion)
-        self._history.append(Exchange(asked, completion.ids, completion.finish))
+        self._history.append(Exchange(prompt, completion.ids, completion.finish))
         self._summaries, self._summed_up = self._summaries + 1, True
         return Act(
             action="",
@@ -297,8 +297,8 @@ class ChatPlayer:
         if memory.kind != "summary" or not self.streams or self._summed_up:
             return False
         last = self._history[-1]
-        grown = len(last.said) - self.streams[-1].turns.count(self.streams[-1].turns[-1]) if last.stripped else 0
-        grown += sum(len(new.seen) - len(old.seen) for new, old in zip(history, self._history, strict=True))
+        grown = len(last.reply) - self.streams[-1].turns.count(self.streams[-1].turns[-1]) if last.stripped else 0
+        grown += sum(len(new.prompt) - len(old.prompt) for new, old in zip(history, self._history, strict=True))
         closed = len(self.streams[-1]) + grown + len(self.frame.close(last.finish))
         used = closed + len(self._encode(*self._build_content(view, first=False))[0])
         if self._count_missing(used) <= 0:
@@ -330,7 +330,7 @@ class ChatPlayer:
         raise self._make_overflow_error(used + new)
 
     def _count_missing(self, used: int) -> int:
-        """Return by how many tokens `used`, a reply and a summary exceed the context; at most 0 if they fit."""
+        """Return by how many tokens `used` tokens, a reply and a summary exceed the context; 0 or less if they fit."""
         memory, asking = self.role.memory, 0
         if memory.kind == "summary" and self._summaries < memory.summaries:
             asking = len(self.frame.close("length")) + len(self.frame.ask(memory.ask)) + memory.tokens

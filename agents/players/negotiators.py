@@ -24,7 +24,7 @@ Aspiration = Callable[[int, int], float]
 
 WORTH = 10
 """Value of the whole pool to either seat."""
-NAIVELY_SURE = 8
+SURE_VALUE = 8
 """Value from which `Naive` always accepts an offer."""
 
 
@@ -42,7 +42,7 @@ class Table(NamedTuple):
     left: int
     """Remaining turns, including this one."""
     breakdown: float
-    """Probability that the match ends after a turn."""
+    """Probability that a counteroffer ends the match."""
 
     @property
     def offer_value(self) -> int:
@@ -82,7 +82,7 @@ def list_shares(pool: Triple) -> tuple[Triple, ...]:
 
 
 def choose_demand(pool: Triple, values: Triple, aspiration: float) -> Triple:
-    """Return the share of lowest value that is worth at least the aspiration; of several, that of fewest items."""
+    """Return the least valuable share that is worth at least the aspiration, with the fewest items in a tie."""
     priced = [(worth(values, share), sum(share), share) for share in list_shares(pool)]
     return min(entry for entry in priced if entry[0] >= aspiration)[2]
 
@@ -93,7 +93,7 @@ def format_offer(share: Triple) -> str:
 
 
 def concede(turn: int, left: int) -> float:
-    """Settle for the full own value at first, then less in equal steps: 10, 8, 6, 4, 2 in ten turns.
+    """Settle for the full value at first, then for less in equal steps: 10, 8, 6, 4, 2 in ten turns.
 
     Returns the aspiration.
     """
@@ -102,7 +102,7 @@ def concede(turn: int, left: int) -> float:
 
 
 def insist(turn: int, left: int) -> float:
-    """Settle for eight tenths of the full own value, always.
+    """Settle for 8 of 10 at every turn.
 
     Returns the aspiration.
     """
@@ -110,7 +110,7 @@ def insist(turn: int, left: int) -> float:
 
 
 def split_evenly(turn: int, left: int) -> float:
-    """Settle for half of the full own value, always.
+    """Settle for half of the full value at every turn.
 
     Returns the aspiration.
     """
@@ -163,7 +163,7 @@ class Rubinstein:
 class Naive:
     """Negotiator that offers random splits, and accepts with a probability of an eighth of the offer's value.
 
-    If its view lists splits, it offers one of these. It uses its own values only to accept.
+    If its view lists splits, it offers one of these. It uses its own values only to decide whether to accept.
     """
 
     def __init__(self, seed: int = 0) -> None:
@@ -179,15 +179,15 @@ class Naive:
     def chances(self, view: View) -> dict[str, float]:
         """Return the probability of ACCEPT and of each possible OFFER act."""
         accepts, offers = self.accepts(parse_view(view)), list_offers(view)
-        return {"ACCEPT": accepts, **{each: (1 - accepts) / len(offers) for each in offers}}
+        return {"ACCEPT": accepts, **{offer: (1 - accepts) / len(offers) for offer in offers}}
 
     def accepts(self, seen: Table) -> float:
         """Return the probability of accepting the standing offer: its value / 8, at most 1; 0 without an offer."""
-        return min(1.0, seen.offer_value / NAIVELY_SURE)
+        return min(1.0, seen.offer_value / SURE_VALUE)
 
 
 class Novice(Naive):
-    """Negotiator that knows only the format of acts: it offers a random split, and accepts by a coin toss."""
+    """Negotiator that knows only the format of acts: offers random splits, and accepts with probability .5."""
 
     def accepts(self, seen: Table) -> float:
         """Return the probability of accepting: one half if there is an offer, else 0."""
@@ -205,13 +205,13 @@ def list_offers(view: View) -> list[str]:
 
 
 class RandomExploiter:
-    """Best response to a uniformly random negotiator: optimal stopping, demanding everything while waiting."""
+    """Best response to a uniformly random negotiator: demands everything, and accepts by optimal stopping."""
 
     def __init__(self, seed: int = 0) -> None:
         pass
 
     def act(self, view: View) -> str:
-        """Return ACCEPT if no later outcome is worth more on average, else an OFFER that demands the full pool."""
+        """Return ACCEPT if continuing is not worth more on average, else an OFFER that demands the full pool."""
         seen = parse_view(view)
         if seen.offer is not None and seen.offer_value >= self.expected_gain(seen.pool, seen.values, seen.left):
             return "ACCEPT"
@@ -229,8 +229,8 @@ class RandomExploiter:
 class AspirationExploiter:
     """Best response to a negotiator of known aspiration and unknown values; `seed` has no effect.
 
-    A set of possible value vectors ("minds") is a bit mask. All vectors are equally likely, so sums of gains over a set
-    are compared instead of means, and sums over disjoint sets add up.
+    The opponent's possible value vectors ("minds") are equally likely. A set of minds is a bit mask. Gains are summed
+    over a set, not averaged, so that sums over disjoint sets add up.
     """
 
     def __init__(self, aspiration: Aspiration, seed: int = 0) -> None:
@@ -241,16 +241,16 @@ class AspirationExploiter:
         """Return ACCEPT or the OFFER with the greatest expected gain, after learning from the opponent's last act."""
         seen = parse_view(view)
         if seen.turn < 2 or seen.turn + seen.left != self.turns:
-            self._meet(seen)
+            self._start_match(seen)
         elif seen.offer is not None:
             self._learn(seen.turn - 1, seen.offer)
-        gain, share = self._ask(seen.turn, self.belief)
+        gain, share = self._find_best_demand(seen.turn, self.belief)
         if seen.offer is not None and seen.offer_value * self.belief.bit_count() >= gain:
             return "ACCEPT"
-        self.asked = share
+        self.last_demand = share
         return format_offer(share)
 
-    def _meet(self, seen: Table) -> None:
+    def _start_match(self, seen: Table) -> None:
         """Start a match: list the opponent's possible value vectors, and by turn what each accepts and demands."""
         pool, own = seen.pool, seen.values
         vectors = itertools.product(*(range(WORTH // count + 1) for count in pool))
@@ -259,12 +259,12 @@ class AspirationExploiter:
             if worth(v, pool) == WORTH and all(map(max, v, own)) and any(map(min, v, own))
         ]  # fmt: skip
         self.turns = seen.turn + seen.left
-        self.everybody = self.belief = (1 << len(minds)) - 1
+        self.all_minds = self.belief = (1 << len(minds)) - 1
         self.gains = {share: worth(own, share) for share in list_shares(pool)}
-        self.left_over = {share: worth(own, remainder(pool, share)) for share in list_shares(pool)}
+        self.remainder_gains = {share: worth(own, remainder(pool, share)) for share in list_shares(pool)}
         self.options: dict[int, dict[Triple, int]] = {}
         self.demands: dict[int, dict[Triple, int]] = {}
-        self.known: dict[tuple[int, int], tuple[int, Triple]] = {}
+        self.best_demands: dict[tuple[int, int], tuple[int, Triple]] = {}
         for turn in range(1 - seen.turn % 2, self.turns, 2):
             wanted = self.aspiration(turn, self.turns - turn)
             self.options[turn] = {
@@ -280,23 +280,23 @@ class AspirationExploiter:
 
     def _learn(self, turn: int, share: Triple) -> None:
         """Restrict the belief to value vectors that would refuse our last demand and demand `share` at this turn."""
-        self._restrict_belief(self.demands[turn].get(share, 0) & ~self.options[turn][self.asked])
+        self._restrict_belief(self.demands[turn].get(share, 0) & ~self.options[turn][self.last_demand])
 
     def _restrict_belief(self, minds: int) -> None:
-        # An empty set means that this is not the assumed opponent: go on as if nothing had been seen.
-        self.belief = self.belief & minds or self.everybody
+        # If no mind is left, the opponent does not play by the known rule: start again with all of them.
+        self.belief = self.belief & minds or self.all_minds
 
-    def _ask(self, turn: int, minds: int) -> tuple[int, Triple]:
-        """Return (greatest sum of gains over `minds` from a demand at this turn, the demanded share); cached."""
-        if (turn, minds) not in self.known:
-            tried: dict[int, tuple[int, Triple]] = {}
+    def _find_best_demand(self, turn: int, minds: int) -> tuple[int, Triple]:
+        """Return the greatest sum of gains over `minds` from demanding a share at this turn, and that share; cached."""
+        if (turn, minds) not in self.best_demands:
+            best: dict[int, tuple[int, Triple]] = {}
             for share, takers in self.options.get(turn + 1, dict.fromkeys(self.gains, 0)).items():
                 takers &= minds
-                if takers not in tried:
+                if takers not in best:
                     later = self._expect_refusals(turn + 1, minds & ~takers)
-                    tried[takers] = self.gains[share] * takers.bit_count() + later, share
-            self.known[turn, minds] = max(tried.values())
-        return self.known[turn, minds]
+                    best[takers] = self.gains[share] * takers.bit_count() + later, share
+            self.best_demands[turn, minds] = max(best.values())
+        return self.best_demands[turn, minds]
 
     def _expect_refusals(self, turn: int, minds: int) -> int:
         """Return the sum of future gains over `minds`, all of which refuse at this turn and make their own demand."""
@@ -305,7 +305,9 @@ class AspirationExploiter:
         total = 0
         for share, group in self.demands[turn].items():
             if group := group & minds:
-                total += max(self.left_over[share] * group.bit_count(), self._ask(turn + 1, group)[0])
+                total += max(
+                    self.remainder_gains[share] * group.bit_count(), self._find_best_demand(turn + 1, group)[0]
+                )
         return total
 
 

@@ -28,7 +28,7 @@ class Position(Protocol):
 
     @property
     def key(self) -> Hashable:
-        """Hashable key, equal for positions with the same future."""
+        """Key for caches, equal for positions with the same future."""
         ...
 
     def acts(self) -> Sequence[Any]: ...
@@ -105,8 +105,8 @@ def make_position(game: Game) -> Position:
     return SpielPosition(game.state, game) if isinstance(game, SpielRules) else ClonePosition(game)
 
 
-def fresh_copy(game: Game) -> Game:
-    """Return a clone of a game, reset with seed 0, at the start of a match."""
+def clone_fresh(game: Game) -> Game:
+    """Return a clone of a game, reset with seed 0."""
     fresh = game.clone()
     fresh.reset(seed=0)
     return fresh
@@ -117,7 +117,7 @@ def get_title(game: Game) -> str:
     return game.title or game.name
 
 
-_KNOWN: dict[Hashable, bool] = {}
+_CACHE: dict[Hashable, bool] = {}
 """Cached results of `is_contest` and `is_small`, by function and game."""
 
 
@@ -129,30 +129,30 @@ def _cache_key(game: Game) -> tuple[str, ...]:
 
 def is_contest(game: Game) -> bool:
     """Return True if, in ten random matches, a better result for one seat is always worse for the other; cached."""
-    trial, ends = fresh_copy(game), []
+    trial, ends = clone_fresh(game), []
     name = ("contest", *_cache_key(trial))
-    if name not in _KNOWN:
+    if name not in _CACHE:
         for seed in range(10):
             trial.reset(seed=seed)
             ends.append(ClonePosition(trial).play_out(random.Random(seed)))
         gains = [(end[0] - other[0], end[1] - other[1]) for end in ends for other in ends]
-        _KNOWN[name] = all(one * two < 0 or one == two == 0 for one, two in gains)
-    return _KNOWN[name]
+        _CACHE[name] = all(first * second < 0 or first == second == 0 for first, second in gains)
+    return _CACHE[name]
 
 
 def is_small(game: Game) -> bool:
     """Return True if all positions can be visited: at most `MAX_POSITIONS`, within `SEARCH_SECONDS`; cached."""
-    trial = fresh_copy(game)
+    trial = clone_fresh(game)
     name = ("small", *_cache_key(trial))
-    if name not in _KNOWN:
-        start, until = make_position(trial), process_time() + SEARCH_SECONDS
-        seen, waiting = {start.key}, [start]
-        while waiting and len(seen) <= MAX_POSITIONS and process_time() < until:
-            at = waiting.pop()
-            for act in at.acts() if at.mover >= 0 else ():
-                after = at.after(act)
+    if name not in _CACHE:
+        start, deadline = make_position(trial), process_time() + SEARCH_SECONDS
+        seen, stack = {start.key}, [start]
+        while stack and len(seen) <= MAX_POSITIONS and process_time() < deadline:
+            position = stack.pop()
+            for act in position.acts() if position.mover >= 0 else ():
+                after = position.after(act)
                 if after.key not in seen:
                     seen.add(after.key)
-                    waiting.append(after)
-        _KNOWN[name] = len(seen) <= MAX_POSITIONS and not waiting
-    return _KNOWN[name]
+                    stack.append(after)
+        _CACHE[name] = len(seen) <= MAX_POSITIONS and not stack
+    return _CACHE[name]

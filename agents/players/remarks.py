@@ -1,7 +1,7 @@
 """Remarks that a scripted negotiator adds to its acts: short, varied, and true to its values and act.
 
 A remark reveals only the speaker's own values and correct numbers. It is drawn from all true remarks in the situation,
-so that people and small models get arguments instead of one phrase.
+so that people and small models read arguments instead of a fixed phrase.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from agents.player import ScriptedPolicy
 from agents.players.negotiators import WORTH, Triple, parse_view, remainder, worth
 from games.contracts import View
 
-LONGEST = 60
+MAX_REMARK_LENGTH = 60
 """Maximum characters of a remark."""
 GOOD, POOR, LATE = 7, 4, 3
-"""Own value from which a deal is welcome, own value below which it is poor, and turns left at which time is short."""
+"""Minimum own value of a good deal, own value below which a deal is poor, and turns left at which time is short."""
 
 
 class Situation(NamedTuple):
@@ -53,13 +53,13 @@ class Situation(NamedTuple):
 
 def remark(seen: Situation, rng: np.random.Generator, used: frozenset[str] = frozenset()) -> str:
     """Draw a true remark that fits the speaker's act, if possible not in `used`: one line of at most 60 characters."""
-    fit = [text for text in (_demand_remarks(seen) if seen.asked else _acceptance_remarks(seen)) if _fits(text)]
-    fresh = [text for text in fit if text not in used] or fit
+    fitting = [text for text in (_demand_remarks(seen) if seen.asked else _acceptance_remarks(seen)) if _fits(text)]
+    fresh = [text for text in fitting if text not in used] or fitting
     return fresh[int(rng.integers(len(fresh)))]
 
 
 def _fits(text: str) -> bool:
-    return len(text) <= LONGEST and "|" not in text and text.isprintable()
+    return len(text) <= MAX_REMARK_LENGTH and "|" not in text and text.isprintable()
 
 
 def _acceptance_remarks(seen: Situation) -> Iterator[str]:
@@ -104,7 +104,7 @@ def _demand_remarks(seen: Situation) -> Iterator[str]:
 
 
 def _preference_remarks(seen: Situation, demanded: Triple) -> Iterator[str]:
-    """Yield remarks on the kinds that the speaker values most, and on those that it leaves to the other side."""
+    """Yield remarks on the kinds that the speaker values most or not at all, and on those that it leaves."""
     best = seen.favourite
     if best is not None:
         yield f"I care most about the {seen.items[best]}."
@@ -124,7 +124,7 @@ class TalkativeNegotiator:
 
     def __init__(self, script: ScriptedPolicy, seed: int) -> None:
         self.script, self.rng = script, np.random.default_rng((seed, 1))
-        self.said: frozenset[str] = frozenset()
+        self.used: frozenset[str] = frozenset()
         self.before: Triple | None = None
 
     def act(self, view: View) -> str:
@@ -145,6 +145,6 @@ class TalkativeNegotiator:
             left=seen.left,
         )
         self.before = asked
-        words = remark(situation, self.rng, self.said)
-        self.said |= {words}
-        return f"{act} | {words}"
+        text = remark(situation, self.rng, self.used)
+        self.used |= {text}
+        return f"{act} | {text}"

@@ -16,7 +16,7 @@ from agents.errors import ScriptedPolicyError
 from agents.names import nearest
 from agents.player import Chances, ScriptedPolicy, Summariser
 from agents.players import bidders, guessers, matrix_players, negotiators, remarks, search, solved, teammates
-from agents.players.positions import fresh_copy, get_title
+from agents.players.positions import clone_fresh, get_title
 from agents.players.simple import FirstLegal, Random
 from agents.reply import to_one_line
 from games.adapters.loading import file_of, import_member, list_loaded_players
@@ -25,10 +25,10 @@ from games.contracts import Game, View
 
 @dataclass(frozen=True)
 class Kind:
-    """Kind of scripted policy: how to create it, how to read its argument, and the games that it can play."""
+    """Kind of scripted policy: how to create it, how to parse its argument, and which games it can play."""
 
     make: Callable[..., ScriptedPolicy]
-    """Called with (seed), or with (seed, game, argument) if there is a `read`."""
+    """Factory of the policy, called with (seed), or with (seed, game, argument) if there is a `read`."""
     plays: str
     """Games that it plays, in a few words for listings."""
     games: tuple[str, ...] | None = None
@@ -36,7 +36,7 @@ class Kind:
     picks: bool = False
     """Whether it chooses among listed legal acts."""
     read: Callable[[str | None], Any] | None = None
-    """Function that parses the argument's text, or None. Raises ValueError with the expected form."""
+    """Function that parses the argument's text, None without one. Raises ValueError with the expected form."""
     unfit: Callable[[Game, Any], str] = lambda game, argument: ""
     """Function from (game, argument) to the reason why the policy cannot play the game, or ""."""
 
@@ -44,7 +44,7 @@ class Kind:
     def description(self) -> str:
         """One-line description for listings, from docstrings.
 
-        It is the first line of `make`. If `make` is a partial, the first lines of its bound arguments follow.
+        It is the first line of the docstring of `make`. If `make` is a partial, those of its bound arguments follow.
         """
         maker, rules = getattr(self.make, "func", self.make), getattr(self.make, "args", ())
         lines = [(inspect.getdoc(part) or "").split("\n", 1)[0] for part in (maker, *rules)]
@@ -66,7 +66,7 @@ GAME_PLAYERS: Mapping[str, str] = {
 
 
 class FunctionPlayer:
-    """Player that a game or a user's file defines as a function; its rules are described there."""
+    """Player defined as a function by its game or a user's file, which describes it."""
 
     def __init__(self, answer: Callable[[View], str]) -> None:
         self.answer = answer
@@ -110,8 +110,8 @@ class ProbabilisticFunction(Chances, Protocol):
         ...
 
 
-def _own_kind(name: str, games: str) -> Kind:
-    """Return the kind of a player that games define under this name; `games` names those games in messages."""
+def _make_own_kind(name: str, games: str) -> Kind:
+    """Return the kind of a player that games define under this name. `games` describes these games in messages."""
 
     def make(seed: int, game: Game, argument: None) -> ScriptedPolicy:
         return _make_player(name, game.players[name], game, seed)
@@ -120,10 +120,10 @@ def _own_kind(name: str, games: str) -> Kind:
         return "" if name in game.players else f"{name} plays {games}, not {game.name}"
 
     make.__doc__ = FunctionPlayer.__doc__
-    return Kind(make, games, read=_no_argument, unfit=unfit)
+    return Kind(make, games, read=_refuse_argument, unfit=unfit)
 
 
-def _file_kind(spec: str, file: Path) -> Kind:
+def _make_file_kind(spec: str, file: Path) -> Kind:
     """Return the kind of a policy from a user's file. Raises ScriptedPolicyError if it cannot be imported."""
     try:
         function = import_member(file, spec.rpartition(":")[2], inspect.isfunction, "function", "functions")
@@ -140,23 +140,23 @@ def _file_kind(spec: str, file: Path) -> Kind:
             return f"{_shorten(spec)}: {error}: {CALLED}"
         return ""
 
-    return Kind(make, "what it is written for", read=_no_argument, unfit=unfit)
+    return Kind(make, "what it is written for", read=_refuse_argument, unfit=unfit)
 
 
-CALLED = "it is called with the game and a seed, and returns a function from what its seat sees to an act"
+CALLED = "it is called with the game and a seed, and must return a function from a View to an act"
 
 
 def _make_player(name: str, maker: Callable[[Game, int], Any], game: Game, seed: int) -> FunctionPlayer:
-    """Create a player: call `maker` with game and seed, and wrap the function from view to act that it returns.
+    """Call `maker` with game and seed, and return a player that acts by the returned function from view to act.
 
-    Raises ScriptedPolicyError, with the name, if the call fails or returns no function.
+    Raises ScriptedPolicyError, with the name, if the call fails or does not return a function.
     """
     try:
         answer = maker(game, seed)
     except Exception as error:
         raise ScriptedPolicyError(f"{_shorten(name)} failed: {type(error).__name__}: {error}: {CALLED}") from error
     if not callable(answer):
-        raise ScriptedPolicyError(f"{_shorten(name)} made a {type(answer).__name__}: {CALLED}")
+        raise ScriptedPolicyError(f"{_shorten(name)} returned a {type(answer).__name__}: {CALLED}")
     return _wrap_answer(answer)
 
 
@@ -166,12 +166,12 @@ def _wrap_answer(answer: Callable[[View], str]) -> FunctionPlayer:
     return ProbabilisticPlayer(answer) if isinstance(answer, ProbabilisticFunction) else FunctionPlayer(answer)
 
 
-def _no_argument(argument: str | None) -> None:
+def _refuse_argument(argument: str | None) -> None:
     if argument is not None:
         raise ValueError("takes no argument")
 
 
-def _for_games(
+def _make_kinds(
     makers: Mapping[str, Callable[[int], ScriptedPolicy]], games: Mapping[str, tuple[str, ...]]
 ) -> dict[str, Kind]:
     return {name: Kind(make, ", ".join(games[name]), games[name]) for name, make in makers.items()}
@@ -180,11 +180,11 @@ def _for_games(
 NEGOTIATION = "negotiation"
 TALKATIVE = "talkative"
 BARGAINERS = (*negotiators.SCRIPTED, "nash_bargaining", "subgame_perfect")
-"""Policies that can argue in words, as `talkative:NAME`."""
+"""Names of policies that can add remarks, as `talkative:NAME`."""
 
 
-def _talkative(seed: int, game: Game, name: str) -> ScriptedPolicy:
-    """Play as the named negotiator and add true remarks to its acts if the game allows talk."""
+def _make_talkative(seed: int, game: Game, name: str) -> ScriptedPolicy:
+    """Play as the named negotiator, and add true remarks to its acts if the game allows talk."""
     script = make_scripted(name, seed, game)
     return remarks.TalkativeNegotiator(script, seed) if game.talk else script
 
@@ -201,14 +201,15 @@ def _read_bargainer(name: str | None) -> str:
 def _unfit_to_talk(game: Game, name: str) -> str:
     if game.name != NEGOTIATION:
         return f"{TALKATIVE}:{_shorten(name)} plays {NEGOTIATION}, not {game.name}"
-    kind, argument = _kind_and_argument(name, game)
+    kind, argument = _parse_spec(name, game)
     return kind.unfit(game, argument)
 
 
 def add_remarks(spec: str, game: Game) -> str:
     """Return the spec of the policy's `talkative` variant if it has one for this game, else the spec unchanged.
 
-    Use it where the other players read or learn words. Plain names stay silent, to keep measurements comparable.
+    Use it if the other players read or learn words. Policies without `talkative:` stay silent, to keep measurements
+    comparable.
     """
     return f"{TALKATIVE}:{spec}" if spec in BARGAINERS and game.name == NEGOTIATION and game.talk else spec
 
@@ -228,20 +229,20 @@ SCRIPTED: Mapping[str, Kind] = {
     ),
     "cfr": Kind(solved.make_cfr, "small zero-sum games", read=solved.parse_iterations, unfit=solved.unfit_for_cfr),
     "nash": Kind(solved.make_nash, "small zero-sum games", read=solved.parse_alpha, unfit=solved.unfit_for_nash),
-    **_for_games(negotiators.SCRIPTED, dict.fromkeys(negotiators.SCRIPTED, ("negotiation",))),
-    **_for_games(matrix_players.SCRIPTED, matrix_players.GAMES),
-    **_for_games(bidders.SCRIPTED, bidders.GAMES),
-    **_for_games(guessers.SCRIPTED, guessers.GAMES),
-    **_for_games(teammates.SCRIPTED, teammates.GAMES),
-    **{name: _own_kind(name, games) for name, games in GAME_PLAYERS.items()},
-    TALKATIVE: Kind(_talkative, NEGOTIATION, read=_read_bargainer, unfit=_unfit_to_talk),
+    **_make_kinds(negotiators.SCRIPTED, dict.fromkeys(negotiators.SCRIPTED, ("negotiation",))),
+    **_make_kinds(matrix_players.SCRIPTED, matrix_players.GAMES),
+    **_make_kinds(bidders.SCRIPTED, bidders.GAMES),
+    **_make_kinds(guessers.SCRIPTED, guessers.GAMES),
+    **_make_kinds(teammates.SCRIPTED, teammates.GAMES),
+    **{name: _make_own_kind(name, games) for name, games in GAME_PLAYERS.items()},
+    TALKATIVE: Kind(_make_talkative, NEGOTIATION, read=_read_bargainer, unfit=_unfit_to_talk),
 }
 
 
 def is_scripted(spec: str) -> bool:
     """Return True if a spec starts with the name of a scripted policy, even if its argument is invalid.
 
-    Names of players that a game in a user's file defines are known once the game has been created.
+    Players that a user's game defines are known only after that game has been created.
     """
     known = {name.partition(":")[0] for name in SCRIPTED} | list_loaded_players()
     return spec.partition(":")[0] in known or file_of(spec) is not None
@@ -253,17 +254,17 @@ def check_scripted(spec: str, game: Game | None = None, seat: str = "") -> None:
     `game` is an AEC text game, reset or not; it stays unchanged. A policy that chooses among legal acts needs a game
     that lists them for `seat` or, if that is "", for any seat.
     """
-    kind, argument = _kind_and_argument(spec, game)
+    kind, argument = _parse_spec(spec, game)
     if game is None:
         return
     _check_fit(spec, kind, argument, game)
     if kind.picks:
-        trial = fresh_copy(game)
-        if all(trial.legal(each) is None for each in ([seat] if seat else trial.possible_agents)):
-            who = f"{get_title(game)} lists none" + (f" for {seat}" if seat else "")
-            instead = "seat a model, an endpoint or a person there"
+        trial = clone_fresh(game)
+        if all(trial.legal(name) is None for name in ([seat] if seat else trial.possible_agents)):
+            problem = f"{get_title(game)} lists none" + (f" for {seat}" if seat else "")
+            remedy = "seat a model, an endpoint or a person there"
             raise ScriptedPolicyError(
-                f"{_shorten(spec)} picks among the legal acts that a game lists: {who}: {instead}"
+                f"{_shorten(spec)} picks among the legal acts that a game lists: {problem}: {remedy}"
             )
 
 
@@ -281,20 +282,20 @@ def make_scripted(spec: str, seed: int, game: Game) -> ScriptedPolicy:
 
     Raises ScriptedPolicyError for an unknown or malformed spec, or a game that the policy cannot play.
     """
-    kind, argument = _kind_and_argument(spec, game)
+    kind, argument = _parse_spec(spec, game)
     _check_fit(spec, kind, argument, game)
     return kind(seed, game, argument)
 
 
-def _kind_and_argument(spec: str, game: Game | None = None) -> tuple[Kind, Any]:
+def _parse_spec(spec: str, game: Game | None = None) -> tuple[Kind, Any]:
     """Parse a spec: return its kind and the value of its argument. A game's own players take precedence.
 
     Raises ScriptedPolicyError for an unknown name or a malformed argument.
     """
     if file := file_of(spec):
-        return _file_kind(spec, file), None
+        return _make_file_kind(spec, file), None
     if (game is not None and spec in game.players) or (spec in list_loaded_players() and spec not in SCRIPTED):
-        return _own_kind(spec, game.name if game is not None and spec in game.players else "another game"), None
+        return _make_own_kind(spec, game.name if game is not None and spec in game.players else "another game"), None
     name, colon, text = (spec, "", "") if spec in SCRIPTED else spec.partition(":")
     if name not in SCRIPTED or (colon and not SCRIPTED[name].read):
         alone = f" ({name} takes no argument)" if name in SCRIPTED else ""

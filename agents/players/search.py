@@ -41,7 +41,7 @@ _FULL_SEARCHES: dict[str, Bounds] = {}
 
 
 class Minimax:
-    """Alpha-beta search to the end of the game, or `minimax:4` acts deep; the seed picks among equally good acts."""
+    """Alpha-beta search to the end of the game, or by `minimax:4` four acts deep; the seed decides among ties."""
 
     def __init__(self, seed: int, game: Game, depth: int | None = None) -> None:
         self.rng, self.game, self.depth = random.Random(seed), game, depth
@@ -51,42 +51,42 @@ class Minimax:
 
     def act(self, view: View) -> str:
         """Return a best act at the game's current position, drawn at random among equally good ones."""
-        here = make_position(self.game)
+        position = make_position(self.game)
         if self.depth is not None:
             self.table = {}
-        values = self.values(here)
+        values = self.values(position)
         best = max(values.values())
-        return here.word(self.rng.choice([act for act, value in values.items() if value >= best - TOLERANCE]))
+        return position.word(self.rng.choice([act for act, value in values.items() if value >= best - TOLERANCE]))
 
-    def values(self, here: Position) -> dict[Any, float]:
+    def values(self, position: Position) -> dict[Any, float]:
         """Return the value of each act to the seat to move: exact for the best acts, an upper bound for the others."""
-        sign, best, values = (1 if here.mover == 0 else -1), -math.inf, {}
-        left = math.inf if self.depth is None else self.depth - 1
-        for act in here.acts():
+        sign, best, values = (1 if position.mover == 0 else -1), -math.inf, {}
+        depth = math.inf if self.depth is None else self.depth - 1
+        for act in position.acts():
             floor = best - 2 * TOLERANCE
             low, high = (floor, math.inf) if sign > 0 else (-math.inf, -floor)
-            values[act] = sign * DISCOUNT * self.value(here.after(act), left, low / DISCOUNT, high / DISCOUNT)
+            values[act] = sign * DISCOUNT * self.value(position.after(act), depth, low / DISCOUNT, high / DISCOUNT)
             best = max(best, values[act])
         return values
 
-    def value(self, at: Position, left: float, low: float, high: float) -> float:
-        """Return a position's value to the first seat, exact between `low` and `high`, searching `left` acts ahead.
+    def value(self, position: Position, depth: float, low: float, high: float) -> float:
+        """Return a position's value to the first seat by a search `depth` acts deep, exact between `low` and `high`.
 
         The value is half the difference of payoffs, times `DISCOUNT` per act.
         """
-        if at.mover < 0 or left == 0:
-            own, other = at.payoffs()
+        if position.mover < 0 or depth == 0:
+            own, other = position.payoffs()
             return (own - other) / 2
-        key, window = (at.key, left), (low, high)
-        least, most = self.table.get(key, (-math.inf, math.inf))
-        if least >= high or least == most:
-            return least
-        if most <= low:
-            return most
-        first = at.mover == 0
+        key, window = (position.key, depth), (low, high)
+        lower, upper = self.table.get(key, (-math.inf, math.inf))
+        if lower >= high or lower == upper:
+            return lower
+        if upper <= low:
+            return upper
+        first = position.mover == 0
         best = -math.inf if first else math.inf
-        for act in at.acts():
-            value = DISCOUNT * self.value(at.after(act), left - 1, low / DISCOUNT, high / DISCOUNT)
+        for act in position.acts():
+            value = DISCOUNT * self.value(position.after(act), depth - 1, low / DISCOUNT, high / DISCOUNT)
             if first:
                 best = max(best, value)
                 low = max(low, best)
@@ -96,7 +96,7 @@ class Minimax:
             if low >= high:
                 break
         # A value inside the window is exact. Below the window it is an upper bound, above it a lower bound.
-        self.table[key] = best if best > window[0] else least, best if best < window[1] else most
+        self.table[key] = best if best > window[0] else lower, best if best < window[1] else upper
         return best
 
 
@@ -113,15 +113,15 @@ class SpielMcts:
         )
 
     def act(self, view: View) -> str:
-        """Return the most visited act, or a proven win."""
+        """Return a proven win if there is one, else the most visited act."""
         return self.game.word(self.bot.step(self.game.state))
 
 
 class Node:
-    """Position in the search tree, with its number of visits and each seat's total payoff."""
+    """Node of the search tree: a position, its number of visits and each seat's total payoff over them."""
 
-    def __init__(self, at: ClonePosition) -> None:
-        self.at, self.visits, self.totals = at, 0, [0.0] * len(at.seats)
+    def __init__(self, position: ClonePosition) -> None:
+        self.position, self.visits, self.totals = position, 0, [0.0] * len(position.seats)
         self.children: dict[str, Node] = {}
 
 
@@ -130,39 +130,41 @@ class CloneMcts:
 
     def __init__(self, seed: int, game: Game, simulations: int, rollouts: int) -> None:
         self.rng, self.game, self.simulations, self.rollouts = random.Random(seed), game, simulations, rollouts
-        self.least, self.most = math.inf, -math.inf
+        self.min_payoff, self.max_payoff = math.inf, -math.inf
 
     def act(self, view: View) -> str:
         """Run the simulations from the current position and return the most visited act."""
         root = Node(ClonePosition(self.game))
         for _ in range(self.simulations):
-            self._visit(root)
-        me = root.at.mover
+            self._simulate(root)
+        me = root.position.mover
         return max(root.children, key=lambda a: (root.children[a].visits, root.children[a].totals[me]))
 
-    def _visit(self, root: Node) -> None:
+    def _simulate(self, root: Node) -> None:
         path = [root]
-        while path[-1] is root or (path[-1].visits and path[-1].at.mover >= 0):
-            path.append(self._step(path[-1]))
-        payoffs = self._evaluate(path[-1].at)
+        while path[-1] is root or (path[-1].visits and path[-1].position.mover >= 0):
+            path.append(self._select_child(path[-1]))
+        payoffs = self._evaluate(path[-1].position)
         for node in path:
             node.visits += 1
             node.totals = [total + payoff for total, payoff in zip(node.totals, payoffs, strict=True)]
 
-    def _step(self, node: Node) -> Node:
-        """Add and return a child for a random new act; without one, return the child of highest confidence bound."""
-        fresh = [act for act in node.at.acts() if act not in node.children]
-        if fresh:
-            act = self.rng.choice(fresh)
-            node.children[act] = Node(node.at.after(act))
+    def _select_child(self, node: Node) -> Node:
+        """Add and return a random unvisited child, else return the child with the highest upper confidence bound."""
+        unvisited = [act for act in node.position.acts() if act not in node.children]
+        if unvisited:
+            act = self.rng.choice(unvisited)
+            node.children[act] = Node(node.position.after(act))
             return node.children[act]
-        curiosity = UCT * ((self.most - self.least) / 2 or 1.0) * math.sqrt(math.log(node.visits))
-        mover = node.at.mover
-        return max(node.children.values(), key=lambda c: c.totals[mover] / c.visits + curiosity / math.sqrt(c.visits))
+        bonus = UCT * ((self.max_payoff - self.min_payoff) / 2 or 1.0) * math.sqrt(math.log(node.visits))
+        mover = node.position.mover
+        return max(node.children.values(), key=lambda c: c.totals[mover] / c.visits + bonus / math.sqrt(c.visits))
 
-    def _evaluate(self, at: ClonePosition) -> Sequence[float]:
-        ends = [at.payoffs()] if at.mover < 0 else [at.play_out(self.rng) for _ in range(self.rollouts)]
-        self.least, self.most = min(self.least, *map(min, ends)), max(self.most, *map(max, ends))
+    def _evaluate(self, position: ClonePosition) -> Sequence[float]:
+        ended = position.mover < 0
+        ends = [position.payoffs()] if ended else [position.play_out(self.rng) for _ in range(self.rollouts)]
+        self.min_payoff = min(self.min_payoff, *map(min, ends))
+        self.max_payoff = max(self.max_payoff, *map(max, ends))
         return [sum(payoffs) / len(ends) for payoffs in zip(*ends, strict=True)]
 
 
@@ -175,14 +177,14 @@ def make_mcts(seed: int, game: Game, effort: tuple[int, int]) -> ScriptedPolicy:
 
 
 def parse_depth(text: str | None) -> int | None:
-    """Parse minimax's argument: the number of acts to search; None means to the end. Raises ValueError if malformed."""
+    """Parse minimax's argument, the search depth in acts; None means to the end. Raises ValueError if malformed."""
     if text is None:
         return None
     return _read_count(text, "minimax needs a number of acts to look ahead, such as minimax:4")
 
 
 def parse_effort(text: str | None) -> tuple[int, int]:
-    """Parse mcts's argument `N` or `NxR`: return the numbers of simulations and of rollouts in each.
+    """Parse mcts's argument `N` or `NxR`, and return the numbers of simulations and of rollouts in each.
 
     None means 100 simulations of 10 rollouts. Raises ValueError if malformed.
     """
@@ -206,7 +208,7 @@ def _explain_cheating(player: str, game: Game) -> str:
     """Return the reason why a player that sees the whole state would cheat in a game; "" if the game hides nothing."""
     if game.hides_nothing():
         return ""
-    return f"{player} looks at the whole state: {get_title(game)} hides something, or does not say: it would cheat"
+    return f"{player} would cheat: it looks at the whole state, and {get_title(game)} hides something, or may do so"
 
 
 def unfit_for_minimax(game: Game, depth: int | None) -> str:

@@ -1,4 +1,4 @@
-"""Registry of endpoint servers: one account and one rate limit for each."""
+"""Registry of endpoint servers, each with its own spend and rate limits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from agents.reply import to_one_line
 
 
 def parse_endpoint(spec: str) -> tuple[str, str]:
-    """Return (server, model) of `endpoint@SERVER:MODEL`, or ("", model) of `endpoint:MODEL`. Raises EndpointError."""
+    """Return (server, model) of `endpoint@SERVER:MODEL`, or ("", model) of `endpoint:MODEL`.
+
+    Raises EndpointError for any other text.
+    """
     match = re.fullmatch(r"endpoint(?:@(?P<server>[a-z0-9][a-z0-9_-]{0,63}))?:(?P<model>.+)", spec)
     if match is None or match["model"] != to_one_line(match["model"], 200):
         raise EndpointError("write endpoint:MODEL, such as endpoint:gpt-4o-mini, or endpoint@SERVER:MODEL")
@@ -22,7 +25,10 @@ def parse_endpoint(spec: str) -> tuple[str, str]:
 
 
 class Endpoints:
-    """Servers of a run or command, created when first used: "" is the setting `endpoint`, others are in `endpoints`."""
+    """Endpoint servers of a run or command by name, created when first used.
+
+    `specs` holds their settings: "" is the experiment's setting `endpoint`, the others are in its `endpoints`.
+    """
 
     def __init__(self, specs: Mapping[str, EndpointSpec] | None = None) -> None:
         self._specs = {"": EndpointSpec()} | dict(specs or {})
@@ -33,21 +39,21 @@ class Endpoints:
         name, _ = parse_endpoint(spec)
         if name not in self._specs:
             known = [server for server in self._specs if server]
-            there = nearest(name, known) or (f" (there are: {', '.join(known)})" if known else " (there is none)")
+            hint = nearest(name, known) or (f" (there are: {', '.join(known)})" if known else " (there is none)")
             raise EndpointError(
-                f"unknown server '{to_one_line(name, 80)}' in {to_one_line(spec, 80)}{there}: name its url"
+                f"unknown server '{to_one_line(name, 80)}' in {to_one_line(spec, 80)}{hint}: name its url"
             )
         if name not in self._made:
             self._made[name] = Endpoint(self._specs[name], f"endpoint@{name}" if name else "endpoint")
         return self._made[name]
 
     async def check(self, specs: Iterable[str]) -> list[str]:
-        """Ask each server of these specs once for its models. Returns warnings; raises errors as `Endpoint.check`."""
+        """Ask each server of these specs for its models. Returns warnings and raises errors like `Endpoint.check`."""
         models: dict[Endpoint, list[str]] = {}
         for spec in specs:
             models.setdefault(self.at(spec), []).append(parse_endpoint(spec)[1])
-        notes = await asyncio.gather(*(server.check(named) for server, named in models.items()))
-        return [note for some in notes for note in some]
+        warnings = await asyncio.gather(*(server.check(names) for server, names in models.items()))
+        return [line for lines in warnings for line in lines]
 
     def status(self) -> str:
         """Return the numbers of answered requests and requests in flight as text; "" if no server has been used."""

@@ -1,4 +1,4 @@
-"""Players that fit every game: they only pick among the acts that are listed as legal."""
+"""Players of any game that lists its legal acts."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class Sequences:
 
     numbers: dict[tuple[str, int], int] = field(default_factory=dict)
     """(information state, action) -> number of the sequence that ends with the action."""
-    before: dict[str, int] = field(default_factory=dict)
+    parents: dict[str, int] = field(default_factory=dict)
     """Information state -> number of the sequence that leads to it."""
 
     def add(self, infostate: str, actions: Sequence[int], sequence: int) -> None:
@@ -99,8 +99,8 @@ class Sequences:
 
         Does nothing if the state is known.
         """
-        if infostate not in self.before:
-            self.before[infostate] = sequence
+        if infostate not in self.parents:
+            self.parents[infostate] = sequence
             for action in actions:
                 self.numbers[infostate, action] = len(self.numbers) + 1
 
@@ -116,20 +116,21 @@ def solve_equilibrium(name: str) -> Strategy:
 
     game = pyspiel.load_game(name)
     seats, leaves = (Sequences(), Sequences()), []
-    waiting = [(game.new_initial_state(), 1.0, (0, 0))]
-    while waiting:
-        state, chance, reached = waiting.pop()
+    stack = [(game.new_initial_state(), 1.0, (0, 0))]
+    while stack:
+        state, chance, sequences = stack.pop()
         if state.is_terminal():
-            leaves.append((*reached, chance * state.returns()[0]))
+            leaves.append((*sequences, chance * state.returns()[0]))
         elif state.is_chance_node():
-            waiting += [(state.child(a), chance * p, reached) for a, p in state.chance_outcomes()]
+            stack += [(state.child(a), chance * p, sequences) for a, p in state.chance_outcomes()]
         else:
             player = state.current_player()
             infostate, actions = state.information_state_string(player), state.legal_actions()
-            seats[player].add(infostate, actions, reached[player])
+            seats[player].add(infostate, actions, sequences[player])
             for action in actions:
-                now = seats[player].numbers[infostate, action]
-                waiting.append((state.child(action), chance, (now, reached[1]) if player == 0 else (reached[0], now)))
+                longer = seats[player].numbers[infostate, action]
+                extended = (longer, sequences[1]) if player == 0 else (sequences[0], longer)
+                stack.append((state.child(action), chance, extended))
     first = _compute_weights(seats[0], seats[1], [(a, b, value) for a, b, value in leaves])
     second = _compute_weights(seats[1], seats[0], [(b, a, -value) for a, b, value in leaves])
     return _convert_weights(seats[0], first) | _convert_weights(seats[1], second)
@@ -138,23 +139,24 @@ def solve_equilibrium(name: str) -> Strategy:
 def _compute_weights(own: Sequences, other: Sequences, leaves: list[tuple[int, int, float]]) -> list[float]:
     """Compute the optimal realisation weights of a seat's sequences, by number, with a linear programme.
 
-    `leaves` are (own sequence, other's sequence, expected payoff to us). The variables are the weights, and then a
-    value for each information state of the other seat. Raises RuntimeError if there is no solution.
+    `leaves` are (own sequence, other's sequence, the seat's payoff times the probability of chance). The variables are
+    the weights, then the game's value and a value for each information state of the other seat. Raises RuntimeError if
+    there is no solution.
     """
     from scipy.optimize import linprog
     from scipy.sparse import coo_array
 
-    weights, choices = len(own.numbers) + 1, {infostate: n for n, infostate in enumerate(other.before, 1)}
+    weights, choices = len(own.numbers) + 1, {infostate: n for n, infostate in enumerate(other.parents, 1)}
     columns = weights + len(choices) + 1
     # The value of an information state of the other seat is at most what any of its acts leaves to us, later acts
     # included.
     worth = [(b, a, -value) for a, b, value in leaves] + [(0, weights, 1.0)]
     worth += [(b, weights + choices[infostate], 1.0) for (infostate, _), b in other.numbers.items()]
-    worth += [(b, weights + choices[infostate], -1.0) for infostate, b in other.before.items()]
+    worth += [(b, weights + choices[infostate], -1.0) for infostate, b in other.parents.items()]
     # Weights flow: the empty sequence has 1, and the acts at an information state share the weight that leads to it.
-    rows = {infostate: n for n, infostate in enumerate(own.before, 1)}
+    rows = {infostate: n for n, infostate in enumerate(own.parents, 1)}
     flow = [(0, 0, 1.0)] + [(rows[infostate], a, 1.0) for (infostate, _), a in own.numbers.items()]
-    flow += [(rows[infostate], a, -1.0) for infostate, a in own.before.items()]
+    flow += [(rows[infostate], a, -1.0) for infostate, a in own.parents.items()]
 
     def matrix(entries: list[tuple[int, int, float]], height: int) -> Any:
         row, column, value = zip(*entries, strict=True)
@@ -177,9 +179,9 @@ def _convert_weights(own: Sequences, plan: list[float]) -> dict[str, list[tuple[
     acts: dict[str, list[tuple[int, float]]] = {}
     for (infostate, action), number in own.numbers.items():
         acts.setdefault(infostate, []).append((action, plan[number]))
-    for infostate, weighed in acts.items():
-        total = math.fsum(weight for _, weight in weighed)
-        acts[infostate] = [(action, weight / total if total else 1 / len(weighed)) for action, weight in weighed]
+    for infostate, weights in acts.items():
+        total = math.fsum(weight for _, weight in weights)
+        acts[infostate] = [(action, weight / total if total else 1 / len(weights)) for action, weight in weights]
     return acts
 
 
@@ -233,7 +235,7 @@ def unfit_for_nash(game: Game, alpha: float | None) -> str:
 
 def _explain_unsolvable(game: Game, script: str) -> str:
     if not isinstance(game, SpielRules):
-        return f"{script} solves games whose rules are OpenSpiel's: {game.name} is not one"
+        return f"{script} solves games with OpenSpiel's rules: {game.name} is not one"
     kind = game.spiel.get_type()
     if len(game.possible_agents) != 2 or kind.utility != kind.Utility.ZERO_SUM:
         return f"{script} solves two-player zero-sum games: {game.name} is not one"
@@ -246,10 +248,10 @@ def _explain_unsolvable(game: Game, script: str) -> str:
 def _is_small(name: str) -> bool:
     import pyspiel
 
-    waiting, count = [pyspiel.load_game(name).new_initial_state()], 0
-    while waiting and count <= MAX_HISTORIES:
-        state = waiting.pop()
+    stack, count = [pyspiel.load_game(name).new_initial_state()], 0
+    while stack and count <= MAX_HISTORIES:
+        state = stack.pop()
         count += 1
         if not state.is_terminal():
-            waiting += [state.child(action) for action in state.legal_actions()]
+            stack += [state.child(action) for action in state.legal_actions()]
     return count <= MAX_HISTORIES

@@ -12,11 +12,11 @@ from agents.errors import EndpointError
 
 
 def plain_url(url: str) -> str:
-    """Return the url unchanged. Raises ValueError if it is malformed or contains a user, password, ? or #."""
+    """Return the URL unchanged. Raises ValueError if it is malformed or contains a user, a password, ? or #."""
     try:
         _ = urlsplit(url).port
         is_url = re.fullmatch(r"https?://[^\s/@?#]+(/[^\s@?#]*)?", url) and url.isprintable()
-    except ValueError:  # brackets or a port that are none
+    except ValueError:  # malformed brackets or port
         is_url = None
     if not is_url:
         raise ValueError("a url is http://HOST:PORT/v1 or https://…, without a user, a password, ? or #")
@@ -29,7 +29,7 @@ class EndpointSpec(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     url: str | None = None
-    """Such as http://localhost:8000/v1; default OPENAI_BASE_URL, else OpenAI's own."""
+    """Base URL of the API, such as http://localhost:8000/v1; default OPENAI_BASE_URL, else OpenAI's own."""
     key_variable: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")] | None = None
     """Environment variable with the key; default OPENAI_API_KEY, which is optional for a server with a url."""
     seconds: Annotated[float, Field(gt=0)] = 60.0
@@ -39,7 +39,7 @@ class EndpointSpec(BaseModel):
     requests_per_minute: Annotated[int, Field(ge=1, le=10**12)] | None = None
     """Maximum requests per minute over all matches; null is no limit."""
     images: bool = False
-    """Whether the server's models see: a game's images are sent as data URLs, not as placeholder texts."""
+    """Whether the server's models have vision: a game's images are sent as data URLs, not as placeholder texts."""
     seed: bool = True
     """Whether requests carry a seed, for servers that support it."""
     max_tokens: Annotated[int, Field(ge=1, le=10**12)] | None = None
@@ -64,9 +64,9 @@ class EndpointSpec(BaseModel):
 
 
 class Spend:
-    """Counter of the tokens that a run has read and written at a server, with the server's spend limits.
+    """Account of a run's input (`read`) and output (`wrote`) tokens at a server, with the server's spend limits.
 
-    A call reserves its maximum first, so that no limit is exceeded.
+    A call first reserves its maximum, so that no limit is exceeded.
     """
 
     def __init__(self, spec: EndpointSpec) -> None:
@@ -78,7 +78,7 @@ class Spend:
         return (self.read * self.spec.price_in + self.wrote * self.spec.price_out) / 1e6
 
     def add(self, read: int, wrote: int) -> None:
-        """Add tokens read and written; negative numbers cancel or correct a reservation."""
+        """Add input and output tokens; negative numbers cancel or correct a reservation."""
         self.read, self.wrote = self.read + read, self.wrote + wrote
 
     def reserve(self, read: int, wrote: int) -> None:
@@ -86,9 +86,9 @@ class Spend:
         self.add(read, wrote)
         tokens, spec = self.read + self.wrote, self.spec
         over = spec.max_tokens is not None and tokens > spec.max_tokens
-        dear = spec.max_cost is not None and self.cost > spec.max_cost
-        if over or dear:
+        too_expensive = spec.max_cost is not None and self.cost > spec.max_cost
+        if over or too_expensive:
             limit = f"{spec.max_tokens} tokens" if over else f"{spec.max_cost:g}"
             self.add(-read, -wrote)
             used = f"{self.read + self.wrote} tokens" if over else f"{self.cost:.4g}"
-            raise EndpointError(f"spend limit: {limit} for the whole run, {used} used, and the next call may pass it")
+            raise EndpointError(f"spend limit: {limit} for the whole run, {used} used, and the next call may exceed it")

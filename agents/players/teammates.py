@@ -12,14 +12,14 @@ from games.contracts import View
 
 
 class CardKnowledge(NamedTuple):
-    """Knowledge of a Hanabi card from hints: its possible colours and ranks; "" means any."""
+    """What hints have revealed of a Hanabi card: possible colours and ranks, as letters and digits; "" means any."""
 
     colours: str
     ranks: str
 
     @classmethod
     def read(cls, known: str) -> CardKnowledge:
-        """Parse a card's hints as the view shows them: RY1, R12, or ? for anything."""
+        """Parse what the view shows of a card's hints, such as RY1, R12, or ? for anything."""
         return cls("".join(filter(str.isalpha, known)), "".join(filter(str.isdigit, known)))
 
     def apply_hint(self, hint: str) -> CardKnowledge:
@@ -37,17 +37,17 @@ class CardKnowledge(NamedTuple):
 
 
 def sure_teammate(view: View) -> str:
-    """Play cards proven playable by hints, else prove a playable card to a teammate by a hint, else discard."""
-    needed = _playable_cards(view)
-    for slot, told in enumerate(_own_cards(view), 1):
-        if told.fits(needed):
+    """Play a card that hints prove playable, else prove a playable card to a teammate by a hint, else discard."""
+    needed = _find_playable_cards(view)
+    for slot, knowledge in enumerate(_read_own_cards(view), 1):
+        if knowledge.fits(needed):
             return f"PLAY {slot}"
-    return _hint(view, needed) or _discard(view)
+    return _choose_hint(view, needed) or _choose_discard(view)
 
 
 def trusting_teammate(view: View) -> str:
-    """Take hints as invitations: play the newest hinted card that may be playable; else act as the sure one."""
-    own, needed = _own_cards(view), _playable_cards(view)
+    """Play the newest hinted card that may be playable; otherwise, act like sure_teammate."""
+    own, needed = _read_own_cards(view), _find_playable_cards(view)
     for slot in range(len(own), 0, -1):
         if own[slot - 1] != CardKnowledge("", "") and own[slot - 1].may_fit(needed):
             return f"PLAY {slot}"
@@ -55,48 +55,49 @@ def trusting_teammate(view: View) -> str:
 
 
 def bold_teammate(view: View) -> str:
-    """Play the oldest card that may be playable, hinted or not, while a life is spare; else act as the sure one."""
-    needed = _playable_cards(view)
-    for slot, told in enumerate(_own_cards(view), 1):
-        if view.public["lives"] > 1 and told.may_fit(needed):
+    """Play the oldest card that may be playable, hinted or not, until the last life; then act like sure_teammate."""
+    needed = _find_playable_cards(view)
+    for slot, knowledge in enumerate(_read_own_cards(view), 1):
+        if view.public["lives"] > 1 and knowledge.may_fit(needed):
             return f"PLAY {slot}"
     return sure_teammate(view)
 
 
-def _own_cards(view: View) -> list[CardKnowledge]:
+def _read_own_cards(view: View) -> list[CardKnowledge]:
     return [CardKnowledge.read(known) for known in view.public["known"][view.seat]]
 
 
-def _playable_cards(view: View) -> set[str]:
+def _find_playable_cards(view: View) -> set[str]:
     """Return the cards that can be played next, such as R1."""
     return {f"{pile[0]}{int(pile[1:]) + 1}" for pile in view.public["fireworks"].split()}
 
 
-def _hint(view: View, needed: set[str]) -> str:
-    """Return the hint that proves most playable cards to teammates; "" if none does."""
+def _choose_hint(view: View, needed: set[str]) -> str:
+    """Return the hint that proves the most cards playable to teammates; "" if no hint proves any."""
     gains = {act: _count_proofs(view, needed, act) for act in view.legal or () if act.startswith("HINT")}
     best = max(gains, key=gains.__getitem__, default="")
     return best if best and gains[best] else ""
 
 
 def _count_proofs(view: View, needed: set[str], act: str) -> int:
-    _, *whom, what = act.split()
+    _, *whom, hint = act.split()
     others = {other: hand for other, hand in view.private["hands"].items() if other in (whom or [other])}
     count = 0
     for other, hand in others.items():
         for known, card in zip(view.public["known"][other], hand, strict=True):
-            told = CardKnowledge.read(known)
-            count += what[0] in card and not told.fits(needed) and told.apply_hint(what).fits(needed)
+            knowledge = CardKnowledge.read(known)
+            count += hint[0] in card and not knowledge.fits(needed) and knowledge.apply_hint(hint).fits(needed)
     return count
 
 
-def _discard(view: View) -> str:
-    """Return a discard of the oldest card without hints, else of the oldest; if impossible, a hint, or a play."""
+def _choose_discard(view: View) -> str:
+    """Return a discard of the oldest card without hints, else of the oldest; if illegal, a hint or PLAY 1."""
     legal = view.legal or ()
     discards = [act for act in legal if act.startswith("DISCARD")]
-    new = [act for act, told in zip(discards, _own_cards(view), strict=False) if told == CardKnowledge("", "")]
+    cards = zip(discards, _read_own_cards(view), strict=False)
+    without_hints = [act for act, knowledge in cards if knowledge == CardKnowledge("", "")]
     hints = [act for act in legal if act.startswith("HINT")]
-    return [*new, *discards, *hints, "PLAY 1"][0]
+    return [*without_hints, *discards, *hints, "PLAY 1"][0]
 
 
 RULES = sure_teammate, trusting_teammate, bold_teammate

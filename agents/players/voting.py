@@ -1,7 +1,7 @@
 """Self-consistency: sample several replies and keep one with the most frequent final act.
 
-A reply's final act is the game's text without talk, or the match of a pattern in it, for replies that reason before
-they answer. Replies without a final act do not vote. Ties go to the act sampled first, and of its replies the first is
+A reply's final act is its act without talk or, for replies that reason before they answer, the last match of a pattern
+in it. Replies without a final act do not vote. A tie goes to the act sampled first, and the first reply with the act is
 kept. The kept reply is not a sample of the policy, so no policy may learn from it; the log marks such turns as `voted`.
 Source: self-consistency (Wang et al. 2022), majority over 40 sampled chains of thought.
 """
@@ -31,15 +31,15 @@ def make_voting_writer(write: Writer, samples: int, final: ActReader) -> Writer:
     async def write_elected(view: View, request: Request, summary: bool = False) -> Completion:
         if summary:
             return await write(view, request, summary)
-        asked = [replace(request, seed=(*request.seed, number)) for number in range(samples)]
-        replies = await asyncio.gather(*[write(view, one) for one in asked])
+        requests = [replace(request, seed=(*request.seed, number)) for number in range(samples)]
+        replies = await asyncio.gather(*[write(view, request) for request in requests])
         return replies[elect([final(reply) for reply in replies])]
 
     return write_elected
 
 
 def elect(acts: Sequence[str]) -> int:
-    """Return the index of the first of the most frequent acts; 0 if all are "", which does not vote."""
+    """Return the index of the first of the most frequent acts, not counting ""; 0 if all are ""."""
     votes = Counter(act for act in acts if act)
     return acts.index(max(votes, key=lambda act: votes[act])) if votes else 0
 

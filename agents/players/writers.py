@@ -1,4 +1,4 @@
-"""Writers of a model seat's replies: sampled by the model, repeated from earlier ones, or by a scripted policy."""
+"""Functions that write replies as tokens: sampled by a model, replayed, or by a scripted policy as if sampled."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from games.contracts import View
 
 
 class Writer(Protocol):
-    """Protocol of a function that writes a reply's tokens or, with `summary`, a summary of all before the view."""
+    """Protocol of a function that writes the tokens of a reply to a view or, with `summary`, a summary of the past."""
 
     async def __call__(self, view: View, request: Request, summary: bool = False) -> Completion: ...
 
 
-def model_writer(engine: Engine) -> Writer:
+def make_model_writer(engine: Engine) -> Writer:
     """Return a writer that samples replies and summaries from an engine."""
 
     async def write(view: View, request: Request, summary: bool = False) -> Completion:
@@ -31,7 +31,7 @@ def model_writer(engine: Engine) -> Writer:
 
 
 def make_replay_writer(replies: Mapping[int, Completion], write: Writer | None = None) -> Writer:
-    """Return a writer that repeats `replies` by turn, and uses `write` at other turns.
+    """Return a writer that replays these replies by turn, and asks `write` at other turns.
 
     Without `write`, other turns raise LookupError.
     """
@@ -40,16 +40,16 @@ def make_replay_writer(replies: Mapping[int, Completion], write: Writer | None =
         if view.turn in replies:
             return replies[view.turn]
         if write is None:
-            raise LookupError(f"{view.seat} said nothing in turn {view.turn}")
+            raise LookupError(f"there is no reply of {view.seat} in turn {view.turn}")
         return await write(view, request, summary)
 
     return replay
 
 
-def demonstrator(script: ScriptedPolicy, role: Role, frame: ChatFrame) -> Writer:
+def make_demonstration_writer(script: ScriptedPolicy, role: Role, frame: ChatFrame) -> Writer:
     """Return a writer of a scripted policy's replies as if the model had sampled them, for imitation learning.
 
-    Talk is left out if the reply would exceed the role's maximum tokens. A policy without summaries writes empty ones.
+    Talk is left out if the reply would exceed the role's token limit. A script without summaries writes empty ones.
     Tool calls are written in the model's own format if the role's reply format is `native`.
     """
     native = role.reply.format == "native" and frame.tools is not None
@@ -57,8 +57,10 @@ def demonstrator(script: ScriptedPolicy, role: Role, frame: ChatFrame) -> Writer
     async def write(view: View, request: Request, summary: bool = False) -> Completion:
         if summary:
             reply = script_completion(frame, script.summary(view) if isinstance(script, Summariser) else "")
-            most = request.max_tokens
-            return reply if len(reply.ids) <= most else Completion(reply.ids[:most], reply.logprobs[:most], "length", 0)
+            limit = request.max_tokens
+            if len(reply.ids) <= limit:
+                return reply
+            return Completion(reply.ids[:limit], reply.logprobs[:limit], "length", 0)
         text = script.act(view)
         reply = script_completion(frame, role.write(text), native=native)
         if len(reply.ids) <= request.max_tokens:
@@ -75,13 +77,13 @@ def script_completion(
 
     With `native`, tool calls that can be parsed are written in the model's own format.
     """
-    said = encode_native(frame, text) if native else frame.encode(text)
-    ids = (*said, *([frame.stop_id] if finish == "stop" else []))
+    text_ids = encode_native(frame, text) if native else frame.encode(text)
+    ids = (*text_ids, *([frame.stop_id] if finish == "stop" else []))
     return Completion(ids, (0.0,) * len(ids), finish, 0)
 
 
 def encode_native(frame: ChatFrame, text: str) -> list[int]:
-    """Return the ids of a reply; its tool calls, in plain or the model's own format, are written in the latter."""
+    """Return the ids of a reply, with its tool calls (in plain or the model's format) written in the model's format."""
     for format in (frame.tool_format, "plain"):
         reading = read_calls(format, text)
         if reading.calls and not reading.problem:

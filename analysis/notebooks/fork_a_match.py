@@ -73,7 +73,7 @@ for turn in turns:
 # %%
 def worth() -> Figure:
     """Draw each turn's worth, in its seat's colour."""
-    figure, (axis,) = make_sheet(["what playing on as one did was worth"], along="turn")
+    figure, (axis,) = make_sheet(["what playing on as one did was worth"], x_label="turn")
     hues = assign_colours(["opener", "responder"])
     for place, seat in enumerate(hues):
         own = [(turn["turn"] + 1, value) for turn, value in zip(turns, lost, strict=True) if turn["seat"] == seat]

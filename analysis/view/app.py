@@ -1,4 +1,4 @@
-"""Web application of the viewer: its static files and its JSON API. `guard` checks every request first."""
+"""Web application of the viewer: static files and a JSON API, behind the checks of `guard`."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ from analysis.view.requests import (
     parse,
 )
 from analysis.view.runs import Library
-from analysis.view.seats import LEFT, Seats
+from analysis.view.seats import RELOAD_SECONDS, Seats
 from analysis.view.services import AdvantageCache, Services
 from analysis.view.summary import summarise
 from analysis.view.tokens import read_tokens
 from arena.errors import ConfigError, StoreError, is_debugging
-from arena.store.blobs import media_of
-from arena.store.reader import iteration_of
+from arena.store.blobs import find_media_type
+from arena.store.reader import parse_iteration
 
 Handler = Callable[..., Any]
-KINDS = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
+MEDIA_TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
 """Media types of static files by suffix; other files are not served."""
 SWEEP_SECONDS = 5.0
 """Seconds between checks for abandoned matches."""
@@ -57,9 +57,9 @@ SWEEP_SECONDS = 5.0
 class Viewer:
     """JSON API of the viewer, with one method per path.
 
-    Methods return values that can be converted to JSON. A method for GET gets the URL's `query`, one for POST the JSON
-    object `posted`; other arguments come from the path. Unknown runs, matches or files raise StoreError, invalid
-    requests ConfigError.
+    Methods return values that can be converted to JSON, or an image's bytes. A method for GET gets the URL's parameters
+    as `query`, one for POST the body's JSON object as `posted`; other arguments come from the path. Unknown runs,
+    matches or files raise StoreError, invalid requests ConfigError.
     """
 
     def __init__(self, library: Library, services: Services) -> None:
@@ -101,10 +101,10 @@ class Viewer:
         """Return the run's summary: figures of the first and last iteration. Cached until the files change."""
         index = self.library.run(run)
         index.refresh(0.1)
-        stated = (
+        theory = (
             {game: self.services.theory(game) for game in index.list_names()["game"]} if self.services.theory else {}
         )
-        return self._cache(run).get(summarise, stated)
+        return self._cache(run).get(summarise, theory)
 
     def league(self, query: Mapping[str, str], run: str) -> Any:
         """Return the run's league as a graph: nodes, edges, payoff matrix, cycles. Cached until the files change."""
@@ -123,21 +123,21 @@ class Viewer:
         return answer | ({"found": found} if found else {})
 
     def match(self, query: Mapping[str, str], run: str, match: str) -> Any:
-        """Return a match, related matches (`family`) and notes. Long texts are cut, less so if `query` has `whole`."""
+        """Return a match, related matches (`family`) and notes. `whole` in `query` raises the length limit of texts."""
         index = self.library.run(run)
         unread = index.refresh(0.0)  # the page then asks again
-        told = describe_match(
+        description = describe_match(
             index,
             match,
             self.services.deal_facts,
             MAX_FULL_CHARACTERS if query.get("whole") else MAX_CHARACTERS,
             find_marks=self.services.marks,
         )
-        own = [note for note in notes.read_notes(index) if note["match"] == match]
-        return told | {"family": list_family(index, match), "notes": own, "unread": unread}
+        match_notes = [note for note in notes.read_notes(index) if note["match"] == match]
+        return description | {"family": list_family(index, match), "notes": match_notes, "unread": unread}
 
     def near(self, query: Mapping[str, str], run: str, match: str) -> Any:
-        """Return the ids `before` and `after` the match, if any, in the list that `query` filters and sorts."""
+        """Return the ids `before` and `after` the match in the list that `query` filters and sorts, if they exist."""
         return listing.find_neighbours(self.library.run(run), query, match)
 
     def tokens(self, query: Mapping[str, str], run: str, match: str) -> Any:
@@ -145,17 +145,17 @@ class Viewer:
         return read_tokens(self.library.run(run), match, self.services.decode)
 
     def credit(self, query: Mapping[str, str], run: str, match: str) -> Any:
-        """Return a match's advantages under the estimator in `query`, or that they are still being computed.
+        """Return a match's advantages under the estimator in `query`, or {"waiting": True} until they are computed.
 
         Raises StoreError for an unknown match, and ConfigError for an unknown estimator.
         """
-        index, number = self.library.run(run), iteration_of(match)
+        index, number = self.library.run(run), parse_iteration(match)
         if number is None or number not in index.iterations():
-            raise StoreError("this run has no such match")
+            raise StoreError("this run does not have this match")
         return self.advantages.advantages(index, match, number, query.get("estimator", ""))
 
     def notes(self, query: Mapping[str, str], run: str) -> Any:
-        """Return the run's notes that contain the text of `query`, ignoring case; all notes without a text."""
+        """Return the run's notes that contain `query`'s `text`, ignoring case; all notes without a `text`."""
         wanted = query.get("text", "").casefold()
         return [note for note in notes.read_notes(self.library.run(run)) if wanted in note["text"].casefold()]
 
@@ -175,9 +175,9 @@ class Viewer:
         return notes.add(index, note.match, note.turn, note.text)
 
     def sql(self, posted: Mapping[str, Any]) -> Any:
-        """Answer the posted SELECT over the posted runs: column names, rows, and the total number of rows."""
-        asked = parse(SqlPost, posted)
-        return runs.answer_sql([self.library.run(name) for name in asked.runs], asked.query)
+        """Run the posted SELECT over the posted runs: return column names, rows, and the total number of rows."""
+        request = parse(SqlPost, posted)
+        return runs.answer_sql([self.library.run(name) for name in request.runs], request.query)
 
     def fork(self, posted: Mapping[str, Any], run: str, match: str) -> Any:
         """Start `arena fork` for the match in a child process and return its `job` id."""
@@ -186,25 +186,25 @@ class Viewer:
 
     def control(self, posted: Mapping[str, Any], run: str) -> Any:
         """Stop the run and return its process id, or resume it and return the `job` id."""
-        act = self.jobs.stop if parse(ControlPost, posted).do == "stop" else self.jobs.resume
-        return act(self.library.run(run))
+        action = self.jobs.stop if parse(ControlPost, posted).do == "stop" else self.jobs.resume
+        return action(self.library.run(run))
 
     def play(self, posted: Mapping[str, Any]) -> Any:
         """Start a match with a human player, in a new game or at a seat of a logged match, and return its `id`."""
         if "match" not in posted:
             return {"id": self.seats.start_new(parse(NewMatchPost, posted), self.library.runs())}
-        asked = parse(PlayOnPost, posted)
-        index = self.library.run(asked.run)
-        return {"id": self.seats.take_over(index, find_row(index, asked.match), asked)}
+        request = parse(PlayOnPost, posted)
+        index = self.library.run(request.run)
+        return {"id": self.seats.take_over(index, find_row(index, request.match), request)}
 
     def list_played(self, query: Mapping[str, str]) -> Any:
         """Return the id and title of each running match with a human player."""
         return self.seats.list_running()
 
     def end(self, posted: Mapping[str, Any], id: str) -> Any:
-        """End a human player's match, at once or, in case the page is only being reloaded, after `LEFT` seconds."""
+        """End a human player's match: at once, or `soon`, unless its page is reloaded within `RELOAD_SECONDS`."""
         seat = self.seats.seat(id)
-        seat.expire(LEFT) if parse(EndPost, posted).soon else seat.end()
+        seat.expire(RELOAD_SECONDS) if parse(EndPost, posted).soon else seat.end()
         return {}
 
     def seat(self, query: Mapping[str, str], id: str) -> Any:
@@ -214,8 +214,8 @@ class Viewer:
 
     def act(self, posted: Mapping[str, Any], id: str) -> Any:
         """Send a human player's action and speech to the match. Raises ConfigError if the match is over."""
-        asked = parse(ActPost, posted)
-        self.seats.seat(id).answer(asked.act, asked.talk)
+        request = parse(ActPost, posted)
+        self.seats.seat(id).answer(request.act, request.talk)
         return {}
 
     def job(self, query: Mapping[str, str], id: str) -> Any:
@@ -240,27 +240,28 @@ class Viewer:
 def make_application(view: Viewer, token: str, port: int) -> Guard:
     """Build the viewer's ASGI application: its routes and static files, behind the `Guard` with this token.
 
-    Its shutdown ends child processes and matches with human players.
+    Its shutdown ends the page's child processes and matches with human players.
     """
-    run, one = "/api/runs/{run}", "/api/runs/{run}/matches/{match}"
-    asked: dict[str, Handler] = {
+    run_path, match_path = "/api/runs/{run}", "/api/runs/{run}/matches/{match}"
+    get_handlers: dict[str, Handler] = {
         "/api/runs": view.runs, "/api/changes": view.changes, "/api/estimators": view.estimators,
         "/api/runs/{run}": view.run,
-        **{f"{run}/{handler.__name__}": handler for handler in (
+        **{f"{run_path}/{handler.__name__}": handler for handler in (
             view.curves, view.alarms, view.summary, view.league, view.matches, view.flight,
         )},
-        one: view.match, **{f"{one}/{handler.__name__}": handler for handler in (view.near, view.tokens, view.credit)},
+        match_path: view.match,
+        **{f"{match_path}/{handler.__name__}": handler for handler in (view.near, view.tokens, view.credit)},
         "/api/runs/{run}/notes": view.notes, "/api/jobs/{id}": view.job, "/api/play/{id}": view.seat,
         "/api/play": view.list_played,
     }  # fmt: skip
-    posted: dict[str, Handler] = {
-        "/api/runs/{run}/notes": view.note, "/api/sql": view.sql, f"{one}/fork": view.fork,
+    post_handlers: dict[str, Handler] = {
+        "/api/runs/{run}/notes": view.note, "/api/sql": view.sql, f"{match_path}/fork": view.fork,
         "/api/runs/{run}/control": view.control, "/api/play": view.play, "/api/play/{id}": view.act,
         "/api/play/{id}/end": view.end,
     }  # fmt: skip
     routes = [
-        *(Route(path, _handle_get(handler), methods=["GET"]) for path, handler in asked.items()),
-        *(Route(path, _handle_post(handler), methods=["POST"]) for path, handler in posted.items()),
+        *(Route(path, _handle_get(handler), methods=["GET"]) for path, handler in get_handlers.items()),
+        *(Route(path, _handle_post(handler), methods=["POST"]) for path, handler in post_handlers.items()),
         Route("/api/runs/{run}/images/{hash}", _handle_image(view.image), methods=["GET"]),
         Route("/api/play/{id}/images/{hash}", _handle_image(view.seat_image), methods=["GET"]),
         *(Route(path, _handle_file(data, kind), methods=["GET"]) for path, (data, kind) in _load_static().items()),
@@ -299,9 +300,9 @@ def _handle_post(handler: Handler) -> Handler:
         except (ValueError, RecursionError):
             body = None
         except ClientDisconnect:
-            return error_response("the request body did not arrive", 408)
+            return error_response("the request body is incomplete", 408)
         if not isinstance(body, dict):
-            return error_response("a JSON object is expected")
+            return error_response("the request body must be a JSON object")
         return await _respond(handler, body, request.path_params)
 
     return answer
@@ -313,7 +314,7 @@ def _handle_image(handler: Handler) -> Handler:
             data = await run_in_threadpool(handler, {}, **request.path_params)
         except (StoreError, ConfigError, OSError):
             return error_response("there is no such image", 404)
-        if (media := media_of(data)) is None:
+        if (media := find_media_type(data)) is None:
             return error_response("this image is not a PNG, JPEG or WebP", 415)
         return Response(data, media_type=media)
 
@@ -332,7 +333,7 @@ async def _respond(handler: Handler, arguments: Mapping[str, Any], parts: Mappin
     except Exception as error:  # noqa: BLE001 an edited log may fail in any way; the page shows the error
         if is_debugging():
             traceback.print_exc()
-        return error_response(f"this cannot be answered: {type(error).__name__}: {error}", 500)
+        return error_response(f"the request failed: {type(error).__name__}: {error}", 500)
 
 
 def _handle_file(data: bytes, kind: str) -> Handler:
@@ -344,15 +345,15 @@ def _handle_file(data: bytes, kind: str) -> Handler:
 
 def _load_static() -> dict[str, tuple[bytes, str]]:
     """Load the static files, so that no request reaches the disk. Returns content and media type by URL path."""
-    found: dict[str, tuple[bytes, str]] = {}
+    contents: dict[str, tuple[bytes, str]] = {}
 
     def walk(folder: Traversable, path: str) -> None:
-        for each in folder.iterdir():
-            if each.is_dir():
-                walk(each, f"{path}{each.name}/")
-            elif kind := KINDS.get(each.name.rpartition(".")[2]):
-                found[f"{path}{each.name}"] = (each.read_bytes(), kind)
+        for entry in folder.iterdir():
+            if entry.is_dir():
+                walk(entry, f"{path}{entry.name}/")
+            elif kind := MEDIA_TYPES.get(entry.name.rpartition(".")[2]):
+                contents[f"{path}{entry.name}"] = (entry.read_bytes(), kind)
 
     walk(files("analysis.view") / "static", "/")
-    found["/"] = found["/index.html"]
-    return found
+    contents["/"] = contents["/index.html"]
+    return contents

@@ -1,7 +1,7 @@
-"""The viewer's page as one HTML file: its modules, its styles, and the answers it would request from a server.
+"""The viewer's page as one HTML file, with its modules, its styles and the answers that a server would give.
 
 The content security policy allows only this script and this style, by their hashes, and no loading. Answers are
-embedded as JSON in which no text can close the surrounding element.
+embedded as JSON with `<` escaped, so that no text can close the surrounding element.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any
 from analysis.view.formatting import sanitize
 from analysis.view.json_values import to_json
 
-FIRST, STYLES = "app.js", ("vendor/uplot.css", "view.css")
+ENTRY_MODULE, STYLES = "app.js", ("vendor/uplot.css", "view.css")
 VENDOR = "vendor/"
-"""Folder of published modules, whose exports are listed at their ends. `export` in their comments must not match."""
+"""Folder of third-party modules, which list their exports at the end. `export` in their comments must not match."""
 _IMPORT = re.compile(r'^import\s*(?:(\w+)|\{([^}]*)\})\s*from\s*"([^"]+)";?', re.M)
 _EXPORTS = re.compile(r"(?:^|(?<=[;}]))export\s*\{([^{}]*)\};?", re.M)
 _EXPORTED = re.compile(r"^export (?=(?:async )?(?:function|const) (\w+))", re.M)
@@ -38,7 +38,7 @@ SHELL = """<!doctype html>
 </head>
 <body>
 <div id="app"><noscript><p>{told}</p>
-<p>The rest of this page needs JavaScript: its own and no other, and it loads nothing.</p></noscript></div>
+<p>The rest of this page needs JavaScript. It runs only its own script and loads nothing.</p></noscript></div>
 <script type="application/json" id="answers">{answers}</script>
 <script type="module">{script}</script>
 </body>
@@ -49,21 +49,21 @@ SHELL = """<!doctype html>
 def build_page(title: str, summary: str, answers: Any) -> str:
     """Return the viewer's page as one HTML file that loads nothing, with the server's answers embedded as JSON.
 
-    `summary` is the text for readers without JavaScript. Title and text are escaped.
+    `summary` is the text for readers without JavaScript. Title and summary are escaped.
     """
     script, style = bundle_modules(), "\n".join(_read_source(name) for name in STYLES)
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data: blob:; "
         "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'"
     )
-    held = to_json(answers).replace("<", "\\u003c")
+    embedded = to_json(answers).replace("<", "\\u003c")
     return SHELL.format(
-        policy=policy, title=escape(sanitize(title)), told=escape(summary), style=style, answers=held, script=script
+        policy=policy, title=escape(sanitize(title)), told=escape(summary), style=style, answers=embedded, script=script
     )  # fmt: skip
 
 
 def bundle_modules() -> str:
-    """Return the page's JavaScript modules as one script: a function call per module, imported ones first."""
+    """Return the page's JavaScript modules as one script: a function call per module, dependencies first."""
     done: dict[str, str] = {}
 
     def add(name: str) -> None:
@@ -73,7 +73,7 @@ def bundle_modules() -> str:
                 add(_resolve(name, other))
             done[name] = _wrap_module(name, source)
 
-    add(FIRST)
+    add(ENTRY_MODULE)
     script = "const modules = {};\n" + "\n".join(done.values())
     assert "</script" not in script and "<!--" not in script, "this would end the element that holds the script"
     return script
@@ -87,21 +87,21 @@ def _wrap_module(name: str, source: str) -> str:
     """
     exported = [] if name.startswith(VENDOR) else _EXPORTED.findall(source)
     for names in _EXPORTS.findall(source):
-        exported += [_object_entry(each, export=True) for each in names.split(",")]
-    own = _EXPORTED.sub("", _EXPORTS.sub("", _IMPORT.sub(lambda m: _import_statement(name, *m.groups()), source)))
-    own, defaults = _DEFAULT.subn("const the_default = ", own)
-    given = ", ".join([*exported, *(["default: the_default"] if defaults else [])])
-    return f'modules["{name}"] = (() => {{\n{own.strip()}\nreturn {{{given}}};\n}})();'
+        exported += [_object_entry(item, export=True) for item in names.split(",")]
+    body = _EXPORTED.sub("", _EXPORTS.sub("", _IMPORT.sub(lambda m: _import_statement(name, *m.groups()), source)))
+    body, defaults = _DEFAULT.subn("const the_default = ", body)
+    exports = ", ".join([*exported, *(["default: the_default"] if defaults else [])])
+    return f'modules["{name}"] = (() => {{\n{body.strip()}\nreturn {{{exports}}};\n}})();'
 
 
 def _import_statement(name: str, default: str | None, names: str | None, other: str) -> str:
-    taken = f"default: {default}" if default else ", ".join(_object_entry(each) for each in (names or "").split(","))
-    return f'const {{{taken}}} = modules["{_resolve(name, other)}"];'
+    bindings = f"default: {default}" if default else ", ".join(_object_entry(item) for item in (names or "").split(","))
+    return f'const {{{bindings}}} = modules["{_resolve(name, other)}"];'
 
 
-def _object_entry(each: str, export: bool = False) -> str:
+def _object_entry(item: str, export: bool = False) -> str:
     """Convert `a as b` of an import list to `a: b`, or of an `export` list to `b: a`, for a JavaScript object."""
-    before, _, after = (part.strip() for part in each.partition(" as "))
+    before, _, after = (part.strip() for part in item.partition(" as "))
     return f"{after}: {before}" if after and export else f"{before}: {after}" if after else before
 
 

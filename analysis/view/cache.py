@@ -16,10 +16,10 @@ from typing import Any
 from analysis.view.index import Index
 from arena.process import end_with_parent
 
-LARGE = 30 * 10**6
-"""Log size in bytes from which a child process does the work."""
-REUSE = 20
-"""An answer is reused for at least this many times its computation time, so that viewers do not slow down a run."""
+MIN_CHILD_BYTES = 30 * 10**6
+"""Minimum log size in bytes for computing in a child process."""
+REUSE_FACTOR = 20
+"""Minimum lifetime of an answer, as a multiple of its computation time, so that viewers do not slow down a run."""
 
 
 class FigureCache:
@@ -33,19 +33,20 @@ class FigureCache:
     def get(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Return `function(run_path, *arguments)`, cached by the function's name until the run's files change.
 
-        An answer is kept for at least `REUSE` times its computation time. A child process computes it for a large log.
+        An answer is reused for at least `REUSE_FACTOR` times its computation time. For large logs, a child process
+        computes it.
         """
         with self._lock:
             now, name = self.index.fingerprint(), function.__name__
             fingerprint, expires, answer = self._answers.get(name, ("", 0.0, None))
             if fingerprint != now and monotonic() >= expires:
                 start, answer = monotonic(), self._compute(function, *arguments)
-                self._answers[name] = (now, monotonic() + REUSE * (monotonic() - start), answer)
+                self._answers[name] = (now, monotonic() + REUSE_FACTOR * (monotonic() - start), answer)
             return answer
 
     def _compute(self, function: Callable[..., Any], *arguments: Any) -> Any:
         size = sum(path.stat().st_size for path in self.index.reader.log.folder.glob("*.parquet"))
-        if size < LARGE:
+        if size < MIN_CHILD_BYTES:
             return function(self.index.reader.path, *arguments)
         context = multiprocessing.get_context("spawn")  # the child ends with this process, even if that is killed
         with ProcessPoolExecutor(1, context, initializer=end_with_parent, initargs=(os.getpid(),)) as child:

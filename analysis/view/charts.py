@@ -20,7 +20,7 @@ from arena.statistics import ANY, SHARE, Bounds, Interval, mean_ci, range_of
 from arena.store.evaluations import Evaluation
 
 MIN_MOVE = 0.02
-"""Minimum range of a share for which a chart is not `still`."""
+"""Range of a share below which it counts as unchanged."""
 MAX_LINES = 6
 """Maximum number of lines in a chart; those with the most values are kept."""
 KINDS: Mapping[str, str] = {
@@ -38,13 +38,13 @@ KINDS: Mapping[str, str] = {
     "Share of tokens clipped": r"learn\.(.+)\.clipped",
     "Ratings": r"ratings\.(.+)",
     "Matches that failed": r"failed_rate",
-    "Tokens a second": r"tokens_per_second",
+    "Tokens per second": r"tokens_per_second",
 }
 """Charts in the order of the page: title, and the pattern of their metrics. The group becomes the line's label."""
 
 
 class Series(NamedTuple):
-    """Line of a chart: its label, and its points, each an x (usually the iteration) and a value with interval."""
+    """Line of a chart: its label and points. A point is x (usually the iteration) and a value with its interval."""
 
     label: str
     points: Sequence[tuple[float, Interval]]
@@ -58,7 +58,7 @@ class Level(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """Position on the x axis of a chart, drawn as a vertical line with its label."""
+    """Position on a chart's x axis, drawn as a vertical line with its label."""
 
     label: str
     x: float
@@ -67,8 +67,8 @@ class Mark(NamedTuple):
 class Curve(NamedTuple):
     """Chart: lines (`series`), theory values (`levels`), their metrics (`keys`) and the y range (`bounds`).
 
-    `still` is True for shares that all move by less than `MIN_MOVE`. `along` names the x axis; "" is the iteration.
-    With `own_scales`, each of two lines has a separate y axis.
+    `still` is True for shares that all change by less than `MIN_MOVE`. `along` is the x axis's label; "" stands for the
+    iteration. With `own_scales`, each of two lines has a separate y axis.
     """
 
     title: str
@@ -97,19 +97,19 @@ class Curve(NamedTuple):
 
 
 IntervalsOf = Callable[[str], Mapping[int, Interval]]
-"""Function from a metric to its intervals by iteration, empty if they are unknown."""
+"""Function that returns a metric's intervals by iteration, empty if they are unknown."""
 
 
 def make_charts(
     frame: pd.DataFrame,
-    known: IntervalsOf,
+    known_intervals: IntervalsOf,
     levels: Callable[[Mapping[str, Any]], Iterable[Level]],
     is_zero_sum: bool = False,
 ) -> Iterator[Curve]:
-    """Yield a chart for each kind in `KINDS` of which the table of metrics has a metric that varies.
+    """Yield a chart for each kind in `KINDS` with a varying metric in `frame`, the table of metrics by iteration.
 
-    `known` returns a metric's intervals, `levels` the theory values of metrics. `is_zero_sum` omits the chart of
-    rewards if there is only one role, whose rewards then cancel.
+    `known_intervals` returns a metric's intervals, `levels` the theory values of metrics. With `is_zero_sum`, rewards
+    of a single role are not charted, because they cancel.
     """
     for title, pattern in KINDS.items():
         keys = {
@@ -118,26 +118,30 @@ def make_charts(
         keys = {key: m for key, m in keys.items() if frame[key].round(9).nunique() > 1}
         if not keys or (is_zero_sum and title == "Reward by role" and len(keys) == 1):
             continue
-        most = sorted(keys, key=lambda key: -len(frame[key].dropna()))[:MAX_LINES]
-        series = [Series(_make_label(keys[key], key), _make_points(frame, key, known)) for key in keys if key in most]
-        seen = [float(value) for key in most for value in frame[key].dropna()]
-        bounds = range_of(next(iter(keys)), seen)
-        words = name_figure(most[0]).words
+        shown_keys = sorted(keys, key=lambda key: -len(frame[key].dropna()))[:MAX_LINES]
+        series = [
+            Series(_make_label(keys[key], key), _make_points(frame, key, known_intervals))
+            for key in keys
+            if key in shown_keys
+        ]
+        values = [float(value) for key in shown_keys for value in frame[key].dropna()]
+        bounds = range_of(next(iter(keys)), values)
+        words = name_figure(shown_keys[0]).words
         heading = words[0].upper() + words[1:] if title == "Success" and len(keys) == 1 else title
-        left_out = f"the {MAX_LINES} most frequent of {len(keys)}" if len(keys) > MAX_LINES else ""
-        still = bounds == SHARE and all(float(frame[key].max() - frame[key].min()) < MIN_MOVE for key in most)
-        yield Curve(heading, tuple(most), series, [*levels(keys)], bounds, left_out, still)
+        note = f"the {MAX_LINES} most frequent of {len(keys)}" if len(keys) > MAX_LINES else ""
+        still = bounds == SHARE and all(float(frame[key].max() - frame[key].min()) < MIN_MOVE for key in shown_keys)
+        yield Curve(heading, tuple(shown_keys), series, [*levels(keys)], bounds, note, still)
 
 
-def _make_label(caught: re.Match[str], key: str) -> str:
-    return (caught[1] if caught.groups() else "").removeprefix("shared vs ").replace("_", " ")
+def _make_label(match: re.Match[str], key: str) -> str:
+    return (match[1] if match.groups() else "").removeprefix("shared vs ").replace("_", " ")
 
 
 def _make_points(frame: pd.DataFrame, key: str, intervals: IntervalsOf) -> list[tuple[int, Interval]]:
-    """Return a metric's points: (iteration, value with interval). Ends that `intervals` does not know are NaN."""
-    known, rows = intervals(key), frame[["iteration", key]].dropna()
+    """Return a metric's points: (iteration, value with interval). Unknown interval ends are NaN."""
+    known_intervals, rows = intervals(key), frame[["iteration", key]].dropna()
     values = zip(rows["iteration"].tolist(), rows[key].astype("float64").tolist(), strict=True)
-    points = [(int(k), value, known.get(int(k))) for k, value in values if math.isfinite(value)]
+    points = [(int(k), value, known_intervals.get(int(k))) for k, value in values if math.isfinite(value)]
     return [(k, Interval(v, *(i[1:] if i else (math.nan, math.nan)))) for k, v, i in points]
 
 
@@ -147,49 +151,52 @@ def intervals(log: Frames, key: str) -> dict[int, Interval]:
         paid = log.seats[log.seats["seat"] == key.removeprefix("payoff.")].dropna(subset=["payoff"])
         paid = paid.merge(log.complete[["run", "match"]], on=["run", "match"])
         rows = paid.groupby("iteration")["payoff"].agg(list).to_dict()
-        return {int(str(k)): mean_ci([float(value) for value in own], ANY) for k, own in rows.items()}
+        return {int(str(k)): mean_ci([float(value) for value in payoffs], ANY) for k, payoffs in rows.items()}
     if key.startswith("reward."):
         return _reward_intervals(log, key.removeprefix("reward."))
-    return {int(k): found for (_, k), found in plots.intervals(log, key).items()}
+    return {int(k): interval for (_, k), interval in plots.intervals(log, key).items()}
 
 
 def _reward_intervals(log: Frames, role: str) -> dict[int, Interval]:
-    """Return a trained role's mean reward per match, with its interval, by iteration. Leaves out branches."""
-    whole = log.complete[log.complete["parent"] == ""]
-    held = log.seats[log.seats["trained"] & (log.seats["role"] == role)].merge(whole[["run", "match"]])
-    turns = log.turns.merge(held[["run", "match", "seat"]], on=["run", "match", "seat"])
+    """Return a trained role's mean total reward per match and seat, with its interval, by iteration.
+
+    Leaves out branches.
+    """
+    matches = log.complete[log.complete["parent"] == ""]
+    learners = log.seats[log.seats["trained"] & (log.seats["role"] == role)].merge(matches[["run", "match"]])
+    turns = log.turns.merge(learners[["run", "match", "seat"]], on=["run", "match", "seat"])
     totals = turns.groupby(["iteration", "match", "seat"])["reward"].sum().astype("float64")
-    return {int(str(k)): mean_ci(own.tolist(), ANY) for k, own in totals.groupby("iteration")}
+    return {int(str(k)): mean_ci(role_totals.tolist(), ANY) for k, role_totals in totals.groupby("iteration")}
 
 
 def find_levels(log: Frames, keys: Mapping[str, Any], theory: Mapping[str, float]) -> Iterator[Level]:
-    """Yield the values of `theory` (by name) that belong to one of the metrics `keys`.
+    """Yield the values of `theory` (by name) that apply to one of the metrics `keys`.
 
-    With payoffs among the metrics, also yield the mean Nash bargain over seats and matches, if it is logged.
+    If payoffs are among the metrics, also yields the Nash bargain's mean payoff over seats and matches, if logged.
     """
     seats = [str(seat) for seat in log.seats["seat"].unique()]
     for name, value in theory.items():
-        about, words = THEORY.get(name, ("", ""))
-        about = about.replace("FIRST", seats[0] if seats else "")
-        if about and any(key == about or key.startswith(f"{about}.") for key in keys):
+        metric, words = THEORY.get(name, ("", ""))
+        metric = metric.replace("FIRST", seats[0] if seats else "")
+        if metric and any(key == metric or key.startswith(f"{metric}.") for key in keys):
             yield Level(words, value)
     if any(key.startswith("payoff.") for key in keys):
         columns = [c for c in map(str, log.matches.columns) if re.fullmatch(r"report\.nash_payoff_\w+", c)]
-        given = [log.matches[column].dropna().astype("float64") for column in columns]
-        if given and all(len(own) for own in given):
-            yield Level("Nash bargain, mean", float(pd.concat(given).mean()))
+        nash_payoffs = [log.matches[column].dropna().astype("float64") for column in columns]
+        if nash_payoffs and all(len(payoffs) for payoffs in nash_payoffs):
+            yield Level("Nash bargain, mean", float(pd.concat(nash_payoffs).mean()))
 
 
 def make_panel_charts(evaluations: Sequence[Evaluation]) -> Iterator[Curve]:
-    """Yield one chart of the payoff against the panel by iteration, or none for fewer than two evaluations.
+    """Yield the chart of the payoff against the panel by iteration, or nothing for fewer than two evaluations.
 
-    The panel is a set of fixed opponents. The best response's payoff is drawn as a level, if known.
+    The best response's payoff is drawn as a level, if known.
     """
     points = []
-    for one in evaluations:
-        values = [value for value in values_by_deal(one, "payoff") if value is not None]
-        if values and one.iteration is not None:
-            points.append((one.iteration, mean_ci(values, ANY)))
+    for evaluation in evaluations:
+        values = [value for value in values_by_deal(evaluation, "payoff") if value is not None]
+        if values and evaluation.iteration is not None:
+            points.append((evaluation.iteration, mean_ci(values, ANY)))
     best = best_response(evaluations)
     levels = [] if best is None else [Level("best response", best)]
     if len(evaluations) > 1:
@@ -198,10 +205,10 @@ def make_panel_charts(evaluations: Sequence[Evaluation]) -> Iterator[Curve]:
 
 
 def outcomes(log: Frames) -> dict[str, Any] | None:
-    """Return the payoffs of two sides in the first and the last iteration; None unless there are exactly two sides.
+    """Return both sides' payoffs in the first and last iteration; None unless two sides were paid.
 
-    `sides` are their names; `clouds` are, for both iterations, the pairs of payoffs with their share of matches;
-    `front` is the Pareto front; `theory` are the mean payoffs of theory's solutions.
+    `sides` has the sides' names, `clouds` the pairs of payoffs in each of the two iterations with their share of
+    matches, `front` the Pareto front, and `theory` the mean payoffs of the theoretical solutions.
     """
     with suppress(StoreError):
         paid, theory = find_sides(log)
@@ -210,10 +217,10 @@ def outcomes(log: Frames) -> dict[str, Any] | None:
         for number in dict.fromkeys([first, last]):
             counts = paid[paid["iteration"] == number].groupby(["x", "y"]).size().reset_index()
             rows = counts.astype("float64").to_numpy().tolist()
-            whole = sum(row[2] for row in rows)
-            clouds.append({"iteration": number, "places": [[x, y, n / whole] for x, y, n in rows]})
+            total = sum(row[2] for row in rows)
+            clouds.append({"iteration": number, "places": [[x, y, n / total] for x, y, n in rows]})
         front = pareto_front(paid[["x", "y"]].astype("float64").to_numpy().tolist())
-        marks = [[f"{name.replace('_', ' ')}, mean", *place] for name, place in theory.items()]
+        marks = [[f"{name.replace('_', ' ')}, mean", *payoffs] for name, payoffs in theory.items()]
         sides = [sanitize(side) for side in paid.attrs["sides"]]
         return {"sides": sides, "clouds": clouds, "front": front, "theory": marks}
     return None
@@ -235,33 +242,33 @@ def pareto_front(outcomes: Sequence[Sequence[float]]) -> list[tuple[float, float
 
 
 def find_sides(log: Frames) -> tuple[pd.DataFrame, dict[str, tuple[float, float]]]:
-    """Return iteration and payoffs (x, y) of each finished match, and the mean payoffs of theory's solutions by name.
+    """Return a frame with iteration and both payoffs (x, y) per paid match, and theoretical mean payoffs by name.
 
-    The sides are those of the game's report, such as first and second mover, or else the seats; `attrs["sides"]` of the
-    frame names them. Raises StoreError unless there are two sides that were paid.
+    The sides are the game report's, such as first and second mover, or without these the seats. The frame's
+    `attrs["sides"]` names them. Raises StoreError unless two sides were paid in some match.
 
     >>> find_sides(log)[0].attrs["sides"]
     ['opener', 'responder']
     """
     matches = log.matches
     names = [str(name) for name in matches]
-    told = {match[1]: name for name in names if (match := re.fullmatch(r"report\.payoff_(\w+)", name))}
-    if len(told) == 2:
-        sides, theory = list(told), {}
-        paid = matches[["iteration", *told.values()]].dropna().set_axis(["iteration", "x", "y"], axis=1)
+    columns_by_side = {match[1]: name for name in names if (match := re.fullmatch(r"report\.payoff_(\w+)", name))}
+    if len(columns_by_side) == 2:
+        sides, theory = list(columns_by_side), {}
+        paid = matches[["iteration", *columns_by_side.values()]].dropna().set_axis(["iteration", "x", "y"], axis=1)
         for name in dict.fromkeys(m[1] for c in names if (m := re.fullmatch(r"report\.(\w+?)_payoff_\w+", c))):
             columns = [f"report.{name}_payoff_{side}" for side in sides]
-            if {*columns} <= {*names} and len(both := matches[columns].dropna()):
-                theory[name] = (float(both[columns[0]].mean()), float(both[columns[1]].mean()))
+            if {*columns} <= {*names} and len(side_payoffs := matches[columns].dropna()):
+                theory[name] = (float(side_payoffs[columns[0]].mean()), float(side_payoffs[columns[1]].mean()))
     else:
         seats = log.seats.dropna(subset=["payoff"])
-        wide, theory = seats.pivot(index=["run", "match", "iteration"], columns="seat", values="payoff"), {}
-        sides = [str(seat) for seat in wide.columns]
+        payoffs, theory = seats.pivot(index=["run", "match", "iteration"], columns="seat", values="payoff"), {}
+        sides = [str(seat) for seat in payoffs.columns]
         if len(sides) == 2:
-            paid = wide.dropna().set_axis(["x", "y"], axis=1).reset_index()
+            paid = payoffs.dropna().set_axis(["x", "y"], axis=1).reset_index()
     if len(sides) != 2:
         raise StoreError(f"a chart of outcomes needs two sides, not {len(sides)}")
     if paid.empty:
-        raise StoreError("no match has ended in which both sides were paid")
+        raise StoreError("no match has paid both sides yet")
     paid.attrs["sides"] = sides
     return paid, theory

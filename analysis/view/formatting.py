@@ -23,13 +23,13 @@ def sanitize(value: Any, max_characters: int = MAX_CHARACTERS) -> str:
     >>> sanitize("fine\\x1b[2J\\nby me"), sanitize("abcdef", 3)
     ('fine[2J\\nby me', 'abc …')
     """
-    whole = str(value)
-    lines = "\n".join(printable(line) for line in whole[:max_characters].splitlines())
-    return f"{lines} …" if len(whole) > max_characters else lines
+    text = str(value)
+    lines = "\n".join(printable(line) for line in text[:max_characters].splitlines())
+    return f"{lines} …" if len(text) > max_characters else lines
 
 
 def format_value(value: float, bounds: Bounds) -> str:
-    """Format a number: shares in per cent, others with two decimals or about three significant digits; NaN as –.
+    """Format a number: a share in per cent, others with two decimals or, from 100 on, as integers; NaN as –.
 
     >>> format_value(2.5166, ANY), format_value(-140.2, ANY), format_value(2.1e-7, ANY)
     ('2.52', '−140', '2.1e−07')

@@ -1,8 +1,8 @@
-"""Access control of the viewer's server, security headers, and its JSON responses.
+"""Access control, security headers and JSON responses of the viewer's server.
 
 The page is for this machine only. Requests must name this server as host, which stops DNS rebinding. Requests for data
-must carry the token from the link; it stands behind `#`, which browsers do not send to servers. There is no cookie that
-another page could use. Changes are POSTs of JSON from the page itself.
+must carry the link's token, which follows `#`, so that browsers do not send it to servers. There is no cookie that
+another page could use. Changes require a POST of JSON from the page itself.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class Guard:
                 MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
-        status, why = self._find_refusal(scope["method"], scope["path"], Headers(scope=scope))
-        answer = error_response(why, status) if why else self.app
+        status, reason = self._find_refusal(scope["method"], scope["path"], Headers(scope=scope))
+        answer = error_response(reason, status) if reason else self.app
         await answer(scope, receive, send_with_headers)
 
     def _find_refusal(self, method: str, path: str, headers: Headers) -> tuple[int, str]:
@@ -63,25 +63,25 @@ class Guard:
         if host not in self.hosts:
             return 403, "this server answers under its own address only: open the link that arena view printed"
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and path.startswith(DATA):
-            return 403, "only the page itself may ask"
+            return 403, "only the page itself may request data"
         if path.startswith(DATA) and not self._is_authorized(headers.get("authorization", "")):
-            return 401, "the link's token is missing or of another start: open the link that arena view printed"
+            return 401, "the link's token is missing or outdated: open the link that arena view printed"
         if method in ("GET", "HEAD"):
             return 200, ""
         if method != "POST":
-            return 405, "GET or POST"
+            return 405, "use GET or POST"
         if headers.get("origin") != f"http://{host}":
-            return 403, "only the page itself may change something"
+            return 403, "only the page itself may make changes"
         if headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-            return 415, "JSON is expected"
+            return 415, "the request body must be JSON"
         size = headers.get("content-length", "")
         if not size.isdecimal() or len(size) > 9 or int(size) > MAX_BODY_BYTES:
-            return 413, f"at most {MAX_BODY_BYTES} bytes, and their number beforehand"
+            return 413, f"the request needs a content-length of at most {MAX_BODY_BYTES} bytes"
         return 200, ""
 
     def _is_authorized(self, authorization: str) -> bool:
-        scheme, _, given = authorization.partition(" ")
-        return scheme == "Bearer" and secrets.compare_digest(given.encode(), self.token.encode())
+        scheme, _, token = authorization.partition(" ")
+        return scheme == "Bearer" and secrets.compare_digest(token.encode(), self.token.encode())
 
 
 class Json(Response):

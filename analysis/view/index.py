@@ -1,7 +1,8 @@
 """Index of a run's matches: a short row each, to list, filter and sort them without their texts.
 
-An iteration is read again only if its files change; in an open iteration each line is read once. 10⁶ turns take some
-ten MB. No request waits for the whole log: each reads for a while and reports how much is left.
+A sealed iteration is complete and stored as Parquet; an open one is still being written. An iteration is read again
+only if its files change, and each line of an open one is read once. 10⁶ turns take about ten MB. No request waits for
+the whole log: each reads for a limited time and reports how many iterations are left.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from analysis import flatten
 from analysis.view.tail import Tail
 from arena.errors import StoreError
 from arena.plain import printable
-from arena.store.arrow import complete_table, match_table
+from arena.store.arrow import complete_table, matches_to_table
 from arena.store.contents import METRICS, PANEL
 from arena.store.feed import FeedReader, LiveMatch
 from arena.store.reader import RunReader, log_path, parse_log_name
 from arena.store.schema import MATCHES
 
-OF_MATCH = ("id", "iteration", "game", "status", "reason", "parent", "parent_turn", "source", "group", "seconds")
-COLUMNS = (*OF_MATCH, "payoffs", "seats", "turns.index")
+MATCH_COLUMNS = ("id", "iteration", "game", "status", "reason", "parent", "parent_turn", "source", "group", "seconds")
+COLUMNS = (*MATCH_COLUMNS, "payoffs", "seats", "turns.index")
 NOTES = "notes.jsonl"
 SCALE_QUANTILE = 0.95
 _CREDIT = "credit.parquet"
@@ -51,26 +52,25 @@ class Index:
         self._feed = FeedReader(reader.path)
 
     def fingerprint(self) -> str:
-        """Return a text that changes whenever the run's files do, or its process starts or ends. The page polls it."""
+        """Return a text that changes when the run's files change or its process starts or ends. The page polls it."""
         names = (METRICS, PANEL, NOTES, "run.pid")
-        found = [(name, *_read_stamp(self.reader.path / name)) for name in names]
-        return f"{hash((tuple(found), tuple(sorted(self._list_files().items()))))}"
+        stamps = [(name, *_read_stamp(self.reader.path / name)) for name in names]
+        return f"{hash((tuple(stamps), tuple(sorted(self._list_files().items()))))}"
 
     def refresh(self, patience: float = PATIENCE) -> int:
-        """Read more of the log, the newest iterations first, for `patience` seconds.
+        """Read more of the log, newest iterations first, for `patience` seconds, and return the number left unread.
 
-        Return the number of unread iterations. With zero `patience`, only update the list of iterations. Errors of
-        damaged iterations are stored in `damaged`.
+        With zero `patience`, only updates the list of iterations. Stores the errors of damaged iterations in `damaged`.
         """
-        begun = monotonic()
+        start = monotonic()
         with self.lock:
             self._stamps = self._list_files()
-            for gone in self._parts.keys() - self._stamps.keys():
-                del self._parts[gone]
-            todo = [k for k, stamp in self._stamps.items() if self._parts.get(k, ((), None))[0] != stamp]
-            todo.sort(reverse=True)
-            while todo and patience:
-                number = todo[0]
+            for removed in self._parts.keys() - self._stamps.keys():
+                del self._parts[removed]
+            unread = [k for k, stamp in self._stamps.items() if self._parts.get(k, ((), None))[0] != stamp]
+            unread.sort(reverse=True)
+            while unread and patience:
+                number = unread[0]
                 try:
                     part = self._read(number)
                     self.damaged.pop(number, None)
@@ -81,26 +81,29 @@ class Index:
                     (self._stamps[number] if done else (), part),
                     _collect_names(part),
                 )
-                todo = todo[done:]
-                if monotonic() - begun > patience:
+                unread = unread[done:]
+                if monotonic() - start > patience:
                     break
-            return len(todo)
+            return len(unread)
 
     def table(self) -> Any:
         """Return the short rows read so far as an Arrow table: the newest iteration first, each in order of its log.
 
-        Columns are those of `OF_MATCH` (`id` as `match`), seats, payoffs, turns (their number), paid (mean payoff of
-        trained seats), and low and high (extreme advantages).
+        Columns are those of `MATCH_COLUMNS` (`id` as `match`), seats, payoffs, turns (their number), paid (mean payoff
+        of trained seats), and low and high (lowest and highest advantage).
         """
         with self.lock:
             parts = [part for _, (_, part) in sorted(self._parts.items(), reverse=True)]
         return pa.concat_tables(parts) if parts else _make_empty()
 
     def list_names(self) -> dict[str, list[str]]:
-        """Return the sorted `game`, `status` and `policy` names of the matches read so far, to filter by."""
+        """Return the distinct `game`, `status` and `policy` values of the matches read so far, sorted, to filter by."""
         with self.lock:
-            found = list(self._names.values())
-        return {name: sorted(set().union(*(own[name] for own in found))) for name in ("game", "status", "policy")}
+            names_by_iteration = list(self._names.values())
+        return {
+            name: sorted(set().union(*(iteration_names[name] for iteration_names in names_by_iteration)))
+            for name in ("game", "status", "policy")
+        }
 
     def find_scale(self) -> float:
         """Return the 95 % quantile over matches of their largest absolute advantage; 0.0 before credit is assigned."""
@@ -121,17 +124,17 @@ class Index:
             return tail.find_row(id) if tail else None
 
     def list_in_flight(self) -> dict[str, LiveMatch]:
-        """Return the matches in progress by id, from the run's turn feed, without those that are logged."""
+        """Return the matches in progress by id, from the run's turn feed, without those already logged."""
         with self.lock:
             self._feed.refresh()
             return {
-                id: one
-                for id, one in self._feed.matches.items()
-                if not one.over and not self._is_logged(one.head.iteration, id)
+                id: match
+                for id, match in self._feed.matches.items()
+                if not match.over and not self._is_logged(match.head.iteration, id)
             }
 
     def find_playing(self, id: str) -> dict[str, Any] | None:
-        """Return the log row so far of a match in the run's turn feed; None if it is not there."""
+        """Return the incomplete log row of a match in the run's turn feed; None if it is not there."""
         with self.lock:
             self._feed.refresh()
             return self._feed.row(id)
@@ -152,19 +155,23 @@ class Index:
         return self._tails.setdefault(number, Tail(log_path(self.reader.log.folder, number, "jsonl")))
 
     def _list_files(self) -> dict[int, Stamp]:
-        """Return size and modification time of each log file by iteration, without iterations that have only credit."""
-        found: dict[int, list[tuple[str, tuple[int, int]]]] = {}
+        """Return size and modification time of each iteration's log files. Skips iterations that have only credit."""
+        stamps_by_iteration: dict[int, list[tuple[str, tuple[int, int]]]] = {}
         try:
             entries: Iterable[os.DirEntry[str]] = os.scandir(self.reader.log.folder)
         except OSError:
             return {}
         for entry in entries:
-            if own := parse_log_name(entry.name):
-                found.setdefault(own[0], []).append((own[1], _read_stamp(entry.path)))
-        return {k: tuple(s for _, s in sorted(own)) for k, own in found.items() if {n for n, _ in own} != {_CREDIT}}
+            if parsed := parse_log_name(entry.name):
+                stamps_by_iteration.setdefault(parsed[0], []).append((parsed[1], _read_stamp(entry.path)))
+        return {
+            k: tuple(s for _, s in sorted(parsed))
+            for k, parsed in stamps_by_iteration.items()
+            if {n for n, _ in parsed} != {_CREDIT}
+        }
 
     def _read(self, number: int) -> Any:
-        """Read an iteration's short rows: all of a sealed one; of an open one, earlier rows with the next ones."""
+        """Return an iteration's short rows: all if it is sealed, else those read before and the next ones."""
         if self.is_sealed(number):
             self._tails.pop(number, None)
             credit = self.reader.log.credit_table(number, ["match", "advantage"])
@@ -177,21 +184,21 @@ class Index:
 
 def _read_stamp(path: Any) -> tuple[int, int]:
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return (0, 0)
-    return found.st_size, found.st_mtime_ns
+    return status.st_size, status.st_mtime_ns
 
 
 def _collect_names(part: Any) -> dict[str, set[str]]:
-    """Return the games, statuses and policies of the short rows, as values to filter by."""
+    """Return the distinct games, statuses and policies of the short rows."""
     policies = pc.struct_field(pc.list_flatten(part["seats"].combine_chunks()), "policy")
     columns = {"game": part["game"], "status": part["status"], "policy": policies}
     return {name: set(pc.unique(column).to_pylist()) for name, column in columns.items()}
 
 
 def _to_table(rows: list[dict[str, Any]]) -> Any:
-    return complete_table(match_table(rows), MATCHES, COLUMNS)
+    return complete_table(matches_to_table(rows), MATCHES, COLUMNS)
 
 
 def _make_empty() -> Any:
@@ -208,16 +215,16 @@ def _find_extremes(credit: Any) -> Mapping[str, tuple[float, float]]:
 
 
 def _make_rows(log: Any, extremes: Mapping[str, tuple[float, float]]) -> Any:
-    """Convert a log table to short rows, with the columns of `Index.table`. `extremes` has advantages by match id."""
+    """Convert a log table to short rows, as `Index.table` has them. `extremes` comes from `_find_extremes`."""
     ids = log["id"].to_pylist()
     ends = [extremes.get(id, (None, None)) for id in ids]
     seats = flatten.seats(log)
-    places = pc.index_in(seats["match"], value_set=log["id"].combine_chunks()).to_numpy()
+    match_rows = pc.index_in(seats["match"], value_set=log["id"].combine_chunks()).to_numpy()
     payoff = seats["payoff"].to_numpy(zero_copy_only=False).astype(float)
-    counted = np.isfinite(payoff) & seats["trained"].to_numpy(zero_copy_only=False).astype(bool)
-    sums, counts = (np.bincount(places[counted], w, len(ids)) for w in (payoff[counted], None))
+    is_counted = np.isfinite(payoff) & seats["trained"].to_numpy(zero_copy_only=False).astype(bool)
+    sums, counts = (np.bincount(match_rows[is_counted], w, len(ids)) for w in (payoff[is_counted], None))
     paid = np.divide(sums, counts, where=counts > 0, out=np.full(len(ids), np.nan))
-    columns = {name: log[name] for name in OF_MATCH if name != "id"}
+    columns = {name: log[name] for name in MATCH_COLUMNS if name != "id"}
     return pa.table(
         {"match": log["id"], **columns, "seats": log["seats"], "payoffs": log["payoffs"]}
         | {"turns": pc.list_value_length(log["turns"]), "paid": pa.array(paid, from_pandas=True)}

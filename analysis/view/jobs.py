@@ -23,15 +23,15 @@ from arena.errors import ConfigError
 from arena.plain import printable
 from arena.store.locks import is_in_use
 
-RUNNING, KEPT, LARGEST = 3, 20, 10**6
+MAX_RUNNING, MAX_JOBS, MAX_OUTPUT_BYTES = 3, 20, 10**6
 """Maximum number of concurrent children, of stored jobs, and of bytes of a job's output."""
-WHO = re.compile(r"(?!.*\.py)\w[\w@:.+()=,-]{0,63}", re.ASCII)
-"""Policies and models that the page may name: names only, no files or folders."""
+POLICY_NAME = re.compile(r"(?!.*\.py)\w[\w@:.+()=,-]{0,63}", re.ASCII)
+"""Pattern of policies and models that the page may request: names only, no files or folders."""
 
 
 @dataclass
 class Job:
-    """Child process started by the page, with the temporary files of its standard output and errors."""
+    """Child process that the page started, with temporary files for its standard output and errors."""
 
     child: subprocess.Popen[bytes]
     out: IO[bytes]
@@ -40,7 +40,7 @@ class Job:
     def state(self) -> dict[str, Any]:
         """Return {"running": True}, {"answer": JSON output}, or for a failed child {"error": last line of its errors}.
 
-        The answer is None if the output is no JSON.
+        The answer is None if the output is not JSON.
         """
         code = self.child.poll()
         if code is None:
@@ -55,11 +55,11 @@ class Job:
 
     def _read(self, file: IO[bytes]) -> str:
         file.seek(0)
-        return file.read(LARGEST).decode("utf-8", "replace")
+        return file.read(MAX_OUTPUT_BYTES).decode("utf-8", "replace")
 
 
 class Jobs:
-    """Child processes that the page started, by job id. At most `RUNNING` run at a time."""
+    """Child processes that the page started, by job id. At most `MAX_RUNNING` run at a time."""
 
     def __init__(self, command: Sequence[str]) -> None:
         self.command, self._jobs = command, dict[str, Job]()
@@ -73,17 +73,16 @@ class Jobs:
     def fork(self, index: Index, row: Mapping[str, Any], request: ForkPost) -> dict[str, Any]:
         """Start `arena fork` for the logged match `row`, and return {"job": id}.
 
-        Raises ConfigError for an invalid turn, seat or policy, if too many jobs are running, or without a command to
-        start.
+        Raises ConfigError for an invalid turn, seat or policy, and if too many jobs are running or none may be started.
         """
         if request.turn >= len(row["turns"]):
             raise ConfigError(f"{row['id']} has turns 0 to {len(row['turns']) - 1}")
-        if request.who and (request.seat not in row["seats"] or not WHO.fullmatch(request.who)):
+        if request.who and (request.seat not in row["seats"] or not POLICY_NAME.fullmatch(request.who)):
             raise ConfigError("name a seat of the match and a policy, such as random; files are for arena fork")
-        others = [f"--seat={request.seat}={request.who}"] if request.who else []
-        acts = [f"--act={request.act}"] if request.act.strip() else []
-        at = [f"--turn={request.turn + 1}", f"-n{request.n}", "--json"]
-        return self._start(["fork", *at, *others, *acts, "--", str(index.reader.path), row["id"]])
+        seat_options = [f"--seat={request.seat}={request.who}"] if request.who else []
+        act_options = [f"--act={request.act}"] if request.act.strip() else []
+        options = [f"--turn={request.turn + 1}", f"-n{request.n}", "--json"]
+        return self._start(["fork", *options, *seat_options, *act_options, "--", str(index.reader.path), row["id"]])
 
     def stop(self, index: Index) -> dict[str, Any]:
         """Send SIGTERM to the process of an indexed run, and return {"stopping": process id}.
@@ -102,14 +101,14 @@ class Jobs:
     def resume(self, index: Index) -> dict[str, Any]:
         """Start `arena resume` in a process that outlives the page, and return {"job": id}.
 
-        Raises ConfigError if the run or too many jobs are running, or without a command to start.
+        Raises ConfigError if the run is running, and if too many jobs are running or none may be started.
         """
         if find_process(index) is not None:
             raise ConfigError("this run is already running")
         return self._start(["resume", "--json", "--", str(index.reader.path)], apart=True)
 
     def close(self) -> None:
-        """Terminate all children that are running, except resumed runs."""
+        """Terminate all running children except resumed runs."""
         for job in self._jobs.values():
             if job.child.poll() is None and os.getpgid(job.child.pid) == os.getpgid(0):
                 job.child.terminate()
@@ -117,9 +116,9 @@ class Jobs:
     def _start(self, arguments: Sequence[str], apart: bool = False) -> dict[str, Any]:
         if not self.command:
             raise ConfigError("no process can be started here: open the page with arena view")
-        if sum(job.child.poll() is None for job in self._jobs.values()) >= RUNNING:
-            raise ConfigError(f"{RUNNING} jobs are running: wait for one of them")
-        while len(self._jobs) >= KEPT:
+        if sum(job.child.poll() is None for job in self._jobs.values()) >= MAX_RUNNING:
+            raise ConfigError(f"{MAX_RUNNING} jobs are running: wait for one of them")
+        while len(self._jobs) >= MAX_JOBS:
             del self._jobs[next(iter(self._jobs))]
         out, err = (tempfile.TemporaryFile() for _ in range(2))  # noqa: SIM115 the job keeps them open
         child = subprocess.Popen(

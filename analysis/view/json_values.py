@@ -28,9 +28,9 @@ def to_plain(value: Any) -> Any:
     if isinstance(value, str) or value is None or value is True or value is False:
         return value
     if isinstance(value, Mapping):
-        return {str(name): to_plain(part) for name, part in value.items()}
+        return {str(name): to_plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple | set):
-        return [to_plain(part) for part in value]
+        return [to_plain(item) for item in value]
     if isinstance(value, np.generic):
         return to_plain(value.item())
     if isinstance(value, int):
@@ -41,5 +41,5 @@ def to_plain(value: Any) -> Any:
 
 
 def truncate(value: str, max_characters: int = MAX_CHARACTERS) -> Any:
-    """Return the text, or {"text": its beginning, "of": its length} if it has more than `max_characters`."""
+    """Return the text, or {"text": its beginning, "of": its full length} if it exceeds `max_characters`."""
     return value if len(value) <= max_characters else {"text": value[:max_characters], "of": len(value)}

@@ -21,7 +21,7 @@ MAX_NODES, MAX_CYCLES, MAX_TABLE_ROWS = 40, 20, 12
 
 
 def list_alarms(run: Path) -> list[dict[str, Any]]:
-    """Return a run's alarms (`analysis.alarms`) as dicts: `name`, `who` (subject), intervals `before` and `after`."""
+    """Return a run's alarms as dicts: `name`, `who` (the subject), and the intervals `before` and `after`."""
     return [
         {"name": a.name, "who": printable(a.who), "before": list(a.before), "after": list(a.after)}
         for a in alarms(load(run))
@@ -29,11 +29,11 @@ def list_alarms(run: Path) -> list[dict[str, Any]]:
 
 
 def build_league_graph(run: Path) -> dict[str, Any]:
-    """Return the league of a run as a graph, made of its newest iterations, from `since` on.
+    """Return the league of a run's newest iterations, from `since` on, as a graph.
 
-    `nodes` are policies with their number of matches, rating, and if they learn; `edges` are pairs that met, with the
-    difference of their payoffs; `rings` are cycles of who beats whom; `matrix` is the payoff table. `left_out` is the
-    number of policies beyond `MAX_NODES`.
+    `nodes` are policies with their number of matches, their rating, and whether they learn. `edges` are pairs that met,
+    with the difference of their payoffs. `rings` are cycles in which each policy beats the next; `matrix` is the payoff
+    table. `left_out` is the number of policies beyond `MAX_NODES`.
     """
     reader, numbers, matches = RunReader(run), list[int](), 0
     for k in reversed(reader.iterations()):
@@ -66,7 +66,7 @@ def build_league_graph(run: Path) -> dict[str, Any]:
 
 
 def _payoff_table(log: Frames) -> dict[str, Any] | None:
-    """Return mean payoffs of the row's with the column's policy (`cells`, by `names`), sorted by α-rank if available.
+    """Return the mean payoffs of row policies with column policies: `names` and `cells`, by α-rank if available.
 
     `shares` are α-rank's, or None. Returns None if most pairs of policies never met.
     """

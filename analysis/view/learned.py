@@ -18,21 +18,21 @@ from arena.statistics import ANY, SHARE, Bounds, Interval, difference_ci, mean_c
 from arena.store.evaluations import Evaluation, read_evaluations, select_latest
 from arena.store.reader import RunReader
 
-RELEVANT = (
+RELEVANT_FIGURES = (
     r"panel\.payoff", r"panel\.gap", r"panel\.deal", r"panel\.valid", r"success|solved|won|correct", r"deal|trade",
     r"learners payoff", r"efficiency|score", r"valid( per match)?", r"payoff .+", r"equilibrium_distance", r"turns",
 )  # fmt: skip
 """Patterns of figures in order of relevance."""
 RELEVANT_METRICS = (
-    *RELEVANT[:4], r"report\.(success|solved|won|correct)", r"report\.(deal|trade)", r"payoff_against\..+",
+    *RELEVANT_FIGURES[:4], r"report\.(success|solved|won|correct)", r"report\.(deal|trade)", r"payoff_against\..+",
     r"mean_payoff", r"report\.(efficiency|score)", r"valid_rate", r"payoff\..+", r"report\.equilibrium_distance",
     r"report\.turns",
 )  # fmt: skip
-"""The same order for metrics of iterations. Their other counts are totals of an iteration, not figures of a match."""
+"""The same order for metrics of iterations, without their counts, which are totals of an iteration."""
 TILES, ROWS = 3, 6
-MOSTLY = 0.9
-REPEATED = ("run", "iteration", "valid_rate", "mean_payoff", "turns")
-"""Columns that repeat a figure of the matches."""
+NEARLY_ALL = 0.9
+DUPLICATE_METRICS = ("run", "iteration", "valid_rate", "mean_payoff", "turns")
+"""Columns of the table of iterations that are no metrics, or repeat a figure of the matches."""
 
 
 class Figure(NamedTuple):
@@ -59,7 +59,7 @@ class Figure(NamedTuple):
     def verdict(self) -> str:
         """Verdict on the difference: `better` or `worse`, or `changed` if no direction is better.
 
-        `same` means within noise, `untold` that there is no interval.
+        `same` means not significant, and `untold` that the difference has no interval.
         """
         if math.isnan(self.difference.low):
             return "untold"
@@ -71,7 +71,7 @@ class Figure(NamedTuple):
 
     @property
     def has_not_moved(self) -> bool:
-        """True if both values print alike and the interval of the difference includes 0."""
+        """True if both values look the same when formatted and the difference is not significant."""
         return not self.is_significant and format_value(self.first.estimate, self.bounds) == format_value(
             self.last.estimate, self.bounds
         )
@@ -83,57 +83,57 @@ class Figure(NamedTuple):
 
 
 def list_figures(log: Frames, evaluations: Sequence[Evaluation]) -> list[Figure]:
-    """Return the figures that changed during the run, against the panel and of matches, the most relevant first.
+    """Return the figures that changed during the run, from panel evaluations and matches, most relevant first.
 
-    In zero-sum games of two seats, the learners' payoff and the second seat's are left out.
+    In zero-sum games of two seats, the learners' mean payoff and the second seat's payoff are left out.
     """
     seats = log.seats["seat"].unique().tolist()
     left_out = {"learners payoff", f"payoff {seats[1]}"} if len(seats) == 2 and is_zero_sum(log) else set()
-    found = [
+    figures = [
         f for f in (*_panel_figures(evaluations), *_match_figures(log)) if not f.is_constant and f.key not in left_out
     ]
-    return sorted(found, key=lambda figure: (figure.has_not_moved, _rank(figure.key)))
+    return sorted(figures, key=lambda figure: (figure.has_not_moved, _rank(figure.key)))
 
 
 def is_zero_sum(log: Frames) -> bool:
-    """Return True if all paid seats learn and nearly all matches sum to zero: then their mean payoff says nothing."""
+    """Return True if all paid seats learn and nearly all matches sum to zero, so that mean payoffs say nothing."""
     paid = log.seats.dropna(subset=["payoff"]).astype({"payoff": "float64"})
-    among = paid[paid.groupby("match")["trained"].transform("min").astype(bool)] if len(paid) else paid
-    if among.empty or len(among) < len(paid):
+    learners = paid[paid.groupby("match")["trained"].transform("min").astype(bool)] if len(paid) else paid
+    if learners.empty or len(learners) < len(paid):
         return False
-    sums = among.groupby("match")["payoff"].agg(["sum", "size"])
-    return float(((sums["sum"].abs() < 1e-9) & (sums["size"] > 1)).mean()) > MOSTLY
+    sums = learners.groupby("match")["payoff"].agg(["sum", "size"])
+    return float(((sums["sum"].abs() < 1e-9) & (sums["size"] > 1)).mean()) > NEARLY_ALL
 
 
 def _rank(key: str) -> int:
-    return next((k for k, pattern in enumerate(RELEVANT) if re.fullmatch(pattern, key)), len(RELEVANT))
+    return next((k for k, pattern in enumerate(RELEVANT_FIGURES) if re.fullmatch(pattern, key)), len(RELEVANT_FIGURES))
 
 
 def comparable_evaluations(reader: RunReader) -> list[Evaluation]:
     """Return the run's evaluations with the same deals, opponents and seats as the latest, oldest first."""
-    found = read_evaluations(reader.path)
-    return [e for e in select_latest(found) if e.iteration is not None] if found else []
+    evaluations = read_evaluations(reader.path)
+    return [e for e in select_latest(evaluations) if e.iteration is not None] if evaluations else []
 
 
 def values_by_deal(evaluation: Evaluation, name: str) -> list[float | None]:
-    """Return the figure `name` of `Cell`, such as `payoff`, by deal: its mean over opponents and seats.
+    """Return an evaluation's figure by deal: its mean over opponents and seats. `name` is a field such as `payoff`.
 
-    None for a deal without a value for one of them; [] if a cell lacks the figure.
+    A deal without a value for one of them has None. Returns [] if an opponent at some seat lacks the figure.
     """
-    told = [own for cell in evaluation.cells if (own := getattr(cell, name)) is not None]
-    rows = zip(*told, strict=True) if len(told) == len(evaluation.cells) else ()
+    by_cell = [values for cell in evaluation.cells if (values := getattr(cell, name)) is not None]
+    rows = zip(*by_cell, strict=True) if len(by_cell) == len(evaluation.cells) else ()
     return [None if None in row else sum(row) / len(row) for row in rows]
 
 
 def gaps_to_best_response(evaluation: Evaluation) -> list[float | None]:
-    """Return the best response's payoff minus the reached one, per deal: None where unknown, [] if theory lacks it."""
+    """Return the best response's payoff minus the actual one, by deal; None where unknown, [] if never known."""
     best, paid = values_by_deal(evaluation, "best_response"), values_by_deal(evaluation, "payoff")
     pairs = zip(best, paid, strict=True) if best else ()
     return [None if a is None or b is None else a - b for a, b in pairs]
 
 
 def _panel_figures(evaluations: Sequence[Evaluation]) -> Iterator[Figure]:
-    """Yield figures against the panel of fixed opponents, from the first to the last evaluation, paired by deal."""
+    """Yield figures against the panel in the first and last evaluation, with differences paired by deal."""
     if len(evaluations) < 2:
         return
     for name, bounds in (("payoff", ANY), ("gap", ANY), ("valid", SHARE), ("deal", SHARE)):
@@ -141,7 +141,7 @@ def _panel_figures(evaluations: Sequence[Evaluation]) -> Iterator[Figure]:
         pairs = [(a, b) for a, b in zip(rows[0], rows[-1], strict=True) if a is not None and b is not None]
         if pairs:
             before, after = [a for a, _ in pairs], [b for _, b in pairs]
-            trail = tuple(float(np.mean(own)) for row in rows if (own := [v for v in row if v is not None]))
+            trail = tuple(float(np.mean(known)) for row in rows if (known := [v for v in row if v is not None]))
             yield Figure(
                 f"panel.{name}", mean_ci(before, bounds), mean_ci(after, bounds), paired_ci(before, after, bounds),
                 bounds, trail,
@@ -156,31 +156,37 @@ def _match_figures(log: Frames) -> Iterator[Figure]:
     first, last = (values[values["iteration"] == k] for k in (values["iteration"].min(), values["iteration"].max()))
     means = values.groupby("iteration")[[str(name) for name in values.columns[5:]]].mean()
     for name in map(str, values.columns[5:]):
-        one, two = (part[name].dropna().astype("float64").tolist() for part in (first, last))
-        if one and two:
-            bounds = range_of(f"report.{name}", [*one, *two])
-            few = len(one) < 2 or len(two) < 2
-            moved = float(np.mean(two) - np.mean(one))
-            difference = Interval(moved, math.nan, math.nan) if few else difference_ci(one, two, bounds)
+        first_values, last_values = (part[name].dropna().astype("float64").tolist() for part in (first, last))
+        if first_values and last_values:
+            bounds = range_of(f"report.{name}", [*first_values, *last_values])
+            is_single = len(first_values) < 2 or len(last_values) < 2
+            change = float(np.mean(last_values) - np.mean(first_values))
+            difference = (
+                Interval(change, math.nan, math.nan) if is_single else difference_ci(first_values, last_values, bounds)
+            )
             trail = tuple(means[name].dropna().astype("float64").round(12).tolist())
-            yield Figure(name, mean_ci(one, bounds), mean_ci(two, bounds), difference, bounds, trail)
+            yield Figure(name, mean_ci(first_values, bounds), mean_ci(last_values, bounds), difference, bounds, trail)
 
 
 def list_learning_metrics(log: Frames, known: Sequence[Figure]) -> list[tuple[str, list[float]]]:
-    """Return name and values by iteration of metrics that are no figures of matches, not in `known`, and not zero."""
-    frame, taken = log.iterations, {figure.key for figure in known}
-    found = []
+    """Return name and values of other metrics of iterations: no figures of matches, not in `known`, not all zero."""
+    frame, known_keys = log.iterations, {figure.key for figure in known}
+    metrics = []
     for key in map(str, frame.columns):
-        if key in (*REPEATED, *taken) or key.startswith(("report.", "payoff.", "panel.")) or not is_numeric(frame[key]):
+        if (
+            key in (*DUPLICATE_METRICS, *known_keys)
+            or key.startswith(("report.", "payoff.", "panel."))
+            or not is_numeric(frame[key])
+        ):
             continue
         values = [v for v in frame[key].dropna().astype("float64").tolist() if math.isfinite(v)]
         if any(values):
-            found.append((key, values))
-    return found
+            metrics.append((key, values))
+    return metrics
 
 
-def write_sentence(log: Frames, found: Sequence[Figure], best: float | None, value: float | None = None) -> str:
-    """Return a sentence on the run's most relevant figure, the first of `found`: where it started and ended.
+def write_sentence(log: Frames, figures: Sequence[Figure], best: float | None, value: float | None = None) -> str:
+    """Return a sentence that states the first and last value of `found[0]`, the run's most relevant figure.
 
     `best` is the best response's payoff against the panel, `value` the first seat's payoff under perfect play.
     """
@@ -189,22 +195,22 @@ def write_sentence(log: Frames, found: Sequence[Figure], best: float | None, val
     finished = int((log.matches["status"] == "finished").sum())
     if not finished:
         return "No match has ended yet."
-    if not found:
+    if not figures:
         return f"{_format_count(numbers, 'iteration')} so far, and nothing yet to compare."
-    head = found[0]
-    first, last = format_value(head.first.estimate, head.bounds), format_value(head.last.estimate, head.bounds)
-    moved = f"moved from {first} to {last}, within noise"
-    if head.is_significant:
-        moved = f"{'rose' if head.difference.estimate > 0 else 'fell'} from {first} to {last}"
+    figure = figures[0]
+    first, last = format_value(figure.first.estimate, figure.bounds), format_value(figure.last.estimate, figure.bounds)
+    change_text = f"moved from {first} to {last}, within noise"
+    if figure.is_significant:
+        change_text = f"{'rose' if figure.difference.estimate > 0 else 'fell'} from {first} to {last}"
     elif first == last:
-        moved = f"stayed at {last}"
-    reach = ""
-    if best is not None and head.key == "panel.payoff":
-        reach = f"; the best response to it earns {format_value(best, ANY)}"
-    elif value is not None and head.key == f"payoff {log.seats['seat'].iloc[0]}":
-        reach = f"; between perfect players it is {format_value(value, ANY)}"
+        change_text = f"stayed at {last}"
+    reference = ""
+    if best is not None and figure.key == "panel.payoff":
+        reference = f"; the best response to it earns {format_value(best, ANY)}"
+    elif value is not None and figure.key == f"payoff {log.seats['seat'].iloc[0]}":
+        reference = f"; between perfect players it is {format_value(value, ANY)}"
     span = f"{_format_count(numbers, 'iteration')} and {_format_count(finished, 'match')} of {games}"
-    return f"Over {span}, {sanitize(head.name.words)} {moved}{reach}."
+    return f"Over {span}, {sanitize(figure.name.words)} {change_text}{reference}."
 
 
 def _format_count(count: int, word: str) -> str:

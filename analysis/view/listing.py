@@ -18,9 +18,9 @@ from arena.plain import printable
 
 SORTS = ("iteration", "paid", "low", "high", "turns", "seconds")
 """Columns to sort by, with a leading minus for descending order."""
-MOST = 200
+MAX_MATCHES = 200
 """Maximum number of matches per page."""
-SHORT = 300
+MAX_CHARACTERS = 300
 SECONDS = 20.0
 """Time limit of a condition in SQL."""
 
@@ -28,22 +28,22 @@ SECONDS = 20.0
 def list_matches(index: Index, query: Mapping[str, str], ids: Collection[str] | None = None) -> dict[str, Any]:
     """Return a page of the list of matches: `rows`, `total`, `facets` (values to filter by), `unread` iterations.
 
-    `query` may have `iteration` (a number, or a range as 3-7), `game`, `status`, `policy`, `parent`, `where` (SQL),
-    `sort`, `offset` and `limit`; `ids` restricts the matches. Raises ConfigError for an invalid value.
+    `query` may have `iteration` (a number, or a range such as 3-7), `game`, `status`, `policy`, `parent`, `where`
+    (SQL), `sort`, `offset` and `limit`. `ids` restricts the matches. Raises ConfigError for an invalid value.
     """
-    left = index.refresh()
+    unread = index.refresh()
     table = index.table()
-    facets = {name: found[:MOST] for name, found in index.list_names().items()}
-    found = _filter(table, query, index)
+    facets = {name: values[:MAX_MATCHES] for name, values in index.list_names().items()}
+    matches = _filter(table, query, index)
     if ids is not None:
-        found = found.filter(pc.is_in(found["match"], value_set=pa.array(sorted(ids), pa.string())))
-    found = _sort(found, query.get("sort", ""))
-    offset, limit = _parse_number(query, "offset", 0), min(_parse_number(query, "limit", 50), MOST)
-    rows = found.slice(offset, limit).to_pylist()
+        matches = matches.filter(pc.is_in(matches["match"], value_set=pa.array(sorted(ids), pa.string())))
+    matches = _sort(matches, query.get("sort", ""))
+    offset, limit = _parse_number(query, "offset", 0), min(_parse_number(query, "limit", 50), MAX_MATCHES)
+    rows = matches.slice(offset, limit).to_pylist()
     reports = _read_reports(index, rows)
     return {
-        "total": len(found), "of": len(table), "unread": left, "offset": offset,
-        "damaged": [*index.damaged.values()][:MOST],
+        "total": len(matches), "of": len(table), "unread": unread, "offset": offset,
+        "damaged": [*index.damaged.values()][:MAX_MATCHES],
         "rows": [_make_row(row, reports.get(row["match"], {})) for row in rows], "facets": facets,
     }  # fmt: skip
 
@@ -52,8 +52,8 @@ def find_neighbours(index: Index, query: Mapping[str, str], match: str) -> dict[
     """Return the ids `before` and `after` the match in the list, if any, and the number of `unread` iterations."""
     unread = index.refresh(0.1)
     ids = _sort(_filter(index.table(), query, index), query.get("sort", ""))["match"].to_pylist()
-    place = ids.index(match) if match in ids else -1
-    near = {"before": place - 1, "after": place + 1} if place >= 0 else {}
+    position = ids.index(match) if match in ids else -1
+    near = {"before": position - 1, "after": position + 1} if position >= 0 else {}
     return {"unread": unread} | {name: ids[k] for name, k in near.items() if 0 <= k < len(ids)}
 
 
@@ -84,18 +84,18 @@ def _find_ids(index: Index, where: str) -> Any:
     """
     from analysis.frames import load
 
-    log, complaint = load(index.reader.path), None
+    log, first_error = load(index.reader.path), None
     for name in ("matches", "turns"):
         try:
             chosen = run_query(log, f"select distinct match from {name} where ({where}\n)", SECONDS)
         except ConfigError as error:
-            complaint = complaint or error
+            first_error = first_error or error
             continue
         if chosen.schema.types != [pa.string()]:
             raise ConfigError(f"'{printable(where)[:64]}' is more than a condition: write one, such as: turns > 3")
         return chosen["match"].combine_chunks()
-    assert complaint is not None
-    raise complaint
+    assert first_error is not None
+    raise first_error
 
 
 def _sort(table: Any, sort: str) -> Any:
@@ -113,32 +113,34 @@ def _sort(table: Any, sort: str) -> Any:
 
 
 def _read_reports(index: Index, rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return the games' own figures of these rows by match id, read from the log: an index of all would be large."""
-    found: dict[str, dict[str, Any]] = {}
+    """Return the game's own figures of these rows' matches by id, from the log: the index does not hold them."""
+    reports: dict[str, dict[str, Any]] = {}
     for number in {row["iteration"] for row in rows}:
         wanted = [row["match"] for row in rows if row["iteration"] == number]
         if not index.is_sealed(number):
             open_rows = {id: index.find_open_match(number, id) for id in wanted}
-            found |= {id: row["report"] for id, row in open_rows.items() if row}
+            reports |= {id: row["report"] for id, row in open_rows.items() if row}
             continue
         table = index.reader.log.table(number, ["id", "report"], wanted)
-        found |= {row["id"]: from_json(row["report"]) for row in table.to_pylist()}
-    return found
+        reports |= {row["id"]: from_json(row["report"]) for row in table.to_pylist()}
+    return reports
 
 
 def _make_row(row: dict[str, Any], report: Mapping[str, Any]) -> dict[str, Any]:
-    payoffs = {one["seat"]: one["value"] for one in row.pop("payoffs")}
+    payoffs = {item["seat"]: item["value"] for item in row.pop("payoffs")}
     seats = [
-        {name: truncate(one[name], SHORT) for name in ("seat", "role", "policy")}
-        | {"trained": one["trained"], "payoff": payoffs.get(one["seat"])}
-        for one in row.pop("seats")
+        {name: truncate(item[name], MAX_CHARACTERS) for name in ("seat", "role", "policy")}
+        | {"trained": item["trained"], "payoff": payoffs.get(item["seat"])}
+        for item in row.pop("seats")
     ]
-    told = {str(name)[:64]: truncate(v, SHORT) if isinstance(v, str) else v for name, v in [*report.items()][:40]}
-    return {**row, "reason": truncate(row["reason"], SHORT), "seats": seats, "report": told}
+    figures = {
+        str(name)[:64]: truncate(v, MAX_CHARACTERS) if isinstance(v, str) else v for name, v in [*report.items()][:40]
+    }
+    return {**row, "reason": truncate(row["reason"], MAX_CHARACTERS), "seats": seats, "report": figures}
 
 
-def _parse_number(query: Mapping[str, str], name: str, usual: int) -> int:
-    given = query.get(name) or str(usual)
-    if not given.isdecimal() or len(given) > 9:
-        raise ConfigError(f"{name} '{printable(given)[:64]}': write a number")
-    return int(given)
+def _parse_number(query: Mapping[str, str], name: str, default: int) -> int:
+    text = query.get(name) or str(default)
+    if not text.isdecimal() or len(text) > 9:
+        raise ConfigError(f"{name} '{printable(text)[:64]}': write a number")
+    return int(text)

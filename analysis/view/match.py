@@ -18,7 +18,7 @@ from analysis.view.services import DealFacts, Facts, FindMarks
 from arena.errors import StoreError
 from arena.plain import printable
 from arena.store.feed import PLAYING
-from arena.store.reader import iteration_of
+from arena.store.reader import parse_iteration
 from arena.store.schema import UNREAD
 
 MAX_TURNS, MAX_FACTS = 2000, 60
@@ -30,7 +30,7 @@ def find_row(index: Index, id: str, streams: bool = False) -> dict[str, Any]:
 
     Rows of sealed iterations lack their tokens unless `streams` is True.
     """
-    number = iteration_of(id)
+    number = parse_iteration(id)
     if number is not None and number in index.iterations():
         if (row := index.find_open_match(number, id)) is not None:
             return row
@@ -50,13 +50,14 @@ def describe_match(
     max_turns: int = MAX_TURNS,
     find_marks: FindMarks | None = None,
 ) -> dict[str, Any]:
-    """Return all that the page shows of a match except its tokens, as JSON values, with long texts truncated.
+    """Return everything that the page shows of a match except its tokens, as JSON values, with long texts truncated.
 
-    `find_marks` returns the boxes in images that acts name; each turn has its own as `marks`. At most `max_turns` turns
+    `find_marks` finds the boxes in images that acts name; each turn has its boxes as `marks`. At most `max_turns` turns
     are returned; `left_out` counts the others. Raises StoreError for an unknown id.
     """
     row, cut = find_row(index, id), partial(truncate, max_characters=max_characters)
-    credit = {one["turn"]: one for one in index.reader.log.credit_table(row["iteration"], ids=[id]).to_pylist()}
+    credit_rows = index.reader.log.credit_table(row["iteration"], ids=[id]).to_pylist()
+    credit = {credit_row["turn"]: credit_row for credit_row in credit_rows}
     turns = [_make_turn(turn, credit.get(turn["index"], {}), cut) for turn in row["turns"][:max_turns]]
     _add_returns(turns)
     if find_marks:
@@ -68,7 +69,7 @@ def describe_match(
         "options": {str(name): cut(str(value)) for name, value in [*row["options"].items()][:MAX_FACTS]},
         **{name: row.get(name) for name in ("parent", "parent_turn", "group", "stage", "source")},
         "seats": [
-            {"seat": seat, **held, "payoff": row["payoffs"].get(seat)} for seat, held in row["seats"].items()
+            {"seat": seat, **player, "payoff": row["payoffs"].get(seat)} for seat, player in row["seats"].items()
         ],
         "report": [
             (name, name_figure(name).words, cut(value) if isinstance(value, str) else value)
@@ -84,26 +85,26 @@ def describe_match(
 
 
 def list_family(index: Index, id: str) -> list[dict[str, Any]]:
-    """Return short rows of all matches in the match's tree of branches: its oldest ancestor and all its descendants."""
+    """Return short rows of all matches in the match's tree of branches: the oldest ancestor and its descendants."""
     table = index.table().select(["match", "parent", "parent_turn", "source", "status", "turns", "paid"])
-    own: list[dict[str, Any]] = table.filter(pc.equal(table["match"], id)).to_pylist()
-    while own and own[-1]["parent"]:
-        above = table.filter(pc.equal(table["match"], own[-1]["parent"])).to_pylist()
-        if not above or len(own) > 100:
+    ancestors: list[dict[str, Any]] = table.filter(pc.equal(table["match"], id)).to_pylist()
+    while ancestors and ancestors[-1]["parent"]:
+        parents = table.filter(pc.equal(table["match"], ancestors[-1]["parent"])).to_pylist()
+        if not parents or len(ancestors) > 100:
             break
-        own += above
-    found, newest = own[-1:], [one["match"] for one in own[-1:]]
-    while newest and len(found) < MAX_TURNS:
-        below = table.filter(pc.is_in(table["parent"], value_set=pa.array(newest, pa.string()))).to_pylist()
-        newest = [one["match"] for one in below]
-        found += below
-    return found
+        ancestors += parents
+    family, newest = ancestors[-1:], [branch["match"] for branch in ancestors[-1:]]
+    while newest and len(family) < MAX_TURNS:
+        children = table.filter(pc.is_in(table["parent"], value_set=pa.array(newest, pa.string()))).to_pylist()
+        newest = [branch["match"] for branch in children]
+        family += children
+    return family
 
 
 def _make_turn(turn: Mapping[str, Any], credit: Mapping[str, Any], cut: Any) -> dict[str, Any]:
-    plainly = ("index", "seat", "role", "policy", "version", "valid", "finish", "tokens", "seconds")
+    copied = ("index", "seat", "role", "policy", "version", "valid", "finish", "tokens", "seconds")
     return {
-        **{name: turn[name] for name in plainly},
+        **{name: turn[name] for name in copied},
         "source": turn.get("source", "policy"),
         "situation": cut(turn.get("situation", "")),
         "messages": [_make_message(message, cut) for message in turn["messages"]],
@@ -117,8 +118,8 @@ def _make_turn(turn: Mapping[str, Any], credit: Mapping[str, Any], cut: Any) -> 
 def _make_message(message: Mapping[str, Any], cut: Any) -> dict[str, Any]:
     text = message["text"]
     images = [
-        {**{name: one[name] for name in ("hash", "width", "height")}, "place": utf16_length(text[: one["place"]])}
-        for one in message.get("images") or ()
+        {**{name: image[name] for name in ("hash", "width", "height")}, "place": utf16_length(text[: image["place"]])}
+        for image in message.get("images") or ()
     ]
     return {"sender": message["sender"], "text": cut(text), "images": images}
 
@@ -129,28 +130,28 @@ def utf16_length(text: str) -> int:
 
 
 def _add_marks(turns: Sequence[dict[str, Any]], row: Mapping[str, Any], find_marks: FindMarks) -> None:
-    """Add `marks` to every turn: each image in which its act names places, with its size and the boxes."""
+    """Add `marks` to every turn: the images in which its act names boxes, with the image's size and the boxes."""
     sizes = {
-        one["hash"]: (one["width"], one["height"])
+        image["hash"]: (image["width"], image["height"])
         for turn in row["turns"]
         for message in turn["messages"]
-        for one in message.get("images") or ()
+        for image in message.get("images") or ()
     }
     if not sizes:
         return
     acts = [turn["index"] for turn in row["turns"] if turn.get("source") not in UNREAD]
-    found = find_marks(row["game"], json.dumps(row["options"]), row["seed"], _list_acts(row))
-    marks = dict(zip(acts, found, strict=False))
+    marks_by_act = find_marks(row["game"], json.dumps(row["options"]), row["seed"], _list_acts(row))
+    marks = dict(zip(acts, marks_by_act, strict=False))
     for turn in turns:
-        shown: dict[str, list[list[float]]] = {}
+        boxes_by_image: dict[str, list[list[float]]] = {}
         for name, *box in marks.get(turn["index"], ()):
             if name in sizes and all(map(isfinite, box)):
                 width, height = sizes[name]
                 edges = zip(box, (width, height, width, height), strict=True)
-                shown.setdefault(name, []).append([min(max(value, 0), most) for value, most in edges])
+                boxes_by_image.setdefault(name, []).append([min(max(value, 0), size) for value, size in edges])
         turn["marks"] = [
             {"hash": name, "width": sizes[name][0], "height": sizes[name][1], "boxes": boxes}
-            for name, boxes in shown.items()
+            for name, boxes in boxes_by_image.items()
         ]
 
 
@@ -160,36 +161,38 @@ def _list_acts(row: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _add_returns(turns: Sequence[dict[str, Any]]) -> None:
     """Add `return` to every turn: the undiscounted sum of its seat's rewards from this turn on."""
-    coming: dict[str, float] = {}
+    returns: dict[str, float] = {}
     for turn in reversed(turns):
-        coming[turn["seat"]] = turn["return"] = coming.get(turn["seat"], 0.0) + turn["reward"]
+        returns[turn["seat"]] = turn["return"] = returns.get(turn["seat"], 0.0) + turn["reward"]
 
 
 def _describe_deal(
     row: Mapping[str, Any], deal_facts: DealFacts | None, cut: Any
 ) -> list[tuple[str, list[tuple[str, Any]]]]:
     """Return the deal as [(seat, [(fact, value)])] with long values cut; [] if the game is not available."""
-    known = deal_facts(row["game"], json.dumps(row["options"]), row["seed"], _list_acts(row)) if deal_facts else {}
+    facts_by_seat = (
+        deal_facts(row["game"], json.dumps(row["options"]), row["seed"], _list_acts(row)) if deal_facts else {}
+    )
     return [
-        (who or "all know", [(name, cut(value)) for name, value in facts[:MAX_FACTS]])
-        for who, facts in format_facts(known)
+        (seat or "all know", [(name, cut(value)) for name, value in facts[:MAX_FACTS]])
+        for seat, facts in format_facts(facts_by_seat)
     ]
 
 
-def format_facts(known: Mapping[str, Facts]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    """Yield (seat, [(fact, value), …]) texts of a deal, for seats with facts; the seat "" is all seats.
+def format_facts(facts_by_seat: Mapping[str, Facts]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """Yield a deal's facts as texts, (seat, [(fact, value), …]), for seats with facts. The seat "" means all seats.
 
     >>> list(format_facts({"": {"items": ["hat"], "in_pool": [2]}, "opener": {}}))
     [('', [('in pool', 'hat 2')])]
     """
-    items = known.get("", {}).get("items", ())
-    for who, facts in known.items():
-        if told := [(name.replace("_", " "), _format_fact(v, items)) for name, v in facts.items() if name != "items"]:
-            yield who, told
+    items = facts_by_seat.get("", {}).get("items", ())
+    for seat, facts in facts_by_seat.items():
+        if texts := [(name.replace("_", " "), _format_fact(v, items)) for name, v in facts.items() if name != "items"]:
+            yield seat, texts
 
 
 def _format_fact(value: Any, items: Sequence[str]) -> str:
-    """Format the value of a fact in one line. A list of one integer per item becomes `hat 2, ball 1`, from `items`."""
+    """Format a fact's value as one line. A list with one integer per item of `items` becomes `hat 2, ball 1`."""
     if isinstance(value, Mapping):
         return "; ".join(f"{key}: {_format_fact(inner, items)}" for key, inner in value.items())
     if not isinstance(value, Sequence) or isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Readable names of a run's figures, and the direction that is better.
+"""Readable names of a run's figures, and their better direction: more or less.
 
 `NAMES` is the only table of names: `learn.shared.kl` becomes "distance from the reference, shared". Unknown figures
 keep their own name without underscores.
@@ -13,7 +13,7 @@ Better = Literal["more", "less", ""]
 
 
 class Name(NamedTuple):
-    """Readable name of a figure (`words`), and if `more` or `less` of it is better; "" if that depends."""
+    """Readable name of a figure (`words`), and whether `more` or `less` of it is better; "" if that depends."""
 
     words: str
     better: Better = ""
@@ -26,7 +26,7 @@ NAMES: Mapping[str, tuple[str, Better]] = {
     r"panel\.deal": ("deals with the panel", "more"),
     r"valid|valid per match": ("valid acts in a match", "more"),
     r"valid_rate": ("valid acts of all turns", "more"),
-    r"truncated_rate|truncated per match": ("replies cut at their limit of tokens", "less"),
+    r"truncated_rate|truncated per match": ("replies cut at the token limit", "less"),
     r"ended by a full context": ("matches ended by a full context", "less"),
     r"mean_payoff": ("mean payoff of all seats", ""),
     r"learners payoff": ("payoff of the learners", "more"),
@@ -39,7 +39,7 @@ NAMES: Mapping[str, tuple[str, Better]] = {
     r"trade": ("trades", "more"),
     r"efficiency": ("share of the best joint value", "more"),
     r"joint_value": ("joint value", "more"),
-    r"best_joint_value": ("best joint value there was", ""),
+    r"best_joint_value": ("best possible joint value", ""),
     r"nash_product": ("Nash product, as a share of the best", "more"),
     r"nash_product_raw": ("Nash product", "more"),
     r"nash_distance": ("distance to the Nash bargain", "less"),
@@ -70,8 +70,8 @@ NAMES: Mapping[str, tuple[str, Better]] = {
     r"failed": ("failed matches", "less"),
     r"matches": ("matches", ""),
     r"tokens": ("tokens written", ""),
-    r"tokens_per_second": ("tokens a second", "more"),
-    r"matches_per_second": ("matches a second", "more"),
+    r"tokens_per_second": ("tokens per second", "more"),
+    r"matches_per_second": ("matches per second", "more"),
     r"selection\.deals": ("different deals", ""),
     r"selection\.trajectories": ("trajectories to learn from", ""),
     r"selection\.replayed": ("trajectories replayed", ""),
@@ -92,15 +92,15 @@ def name_figure(key: str) -> Name:
     >>> name_figure("learn.shared.kl").words, name_figure("report.deal").better, name_figure("my_own_score").words
     ('distance from the reference (KL), shared', 'more', 'my own score')
     """
-    own = key.removeprefix("report.")
+    name = key.removeprefix("report.")
     for pattern, (words, better) in NAMES.items():
-        if caught := re.fullmatch(pattern, own, re.S):
-            return Name(words.format(*(group.replace("_", " ") for group in caught.groups())), better)
-    game, dot, figure = own.partition(".")  # of several games a figure begins with the game's name
+        if match := re.fullmatch(pattern, name, re.S):
+            return Name(words.format(*(group.replace("_", " ") for group in match.groups())), better)
+    game, dot, figure = name.partition(".")  # in runs of several games, a figure begins with the game's name
     if dot and any(re.fullmatch(pattern, figure, re.S) for pattern in NAMES):
         words, better = name_figure(figure)
         return Name(f"{game}: {words}", better)
-    return Name(own.replace("_", " ").replace(".", ": "))
+    return Name(name.replace("_", " ").replace(".", ": "))
 
 
 THEORY: Mapping[str, tuple[str, str]] = {

@@ -1,6 +1,6 @@
-"""Notes on turns and matches, in the run's `read_notes.jsonl`.
+"""Notes on turns and matches, in the run's `notes.jsonl`.
 
-Removing a note appends a line, so that no written text is lost.
+Removing a note appends a line, so that no text is lost.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ from arena.errors import ConfigError
 from arena.plain import clean_text
 from arena.store.lines import LineWriter, read_lines
 
-LONGEST, MOST = 10_000, 10_000
+MAX_CHARACTERS, MAX_NOTES = 10_000, 10_000
 """Maximum number of characters of a note, and of notes of a run."""
 _LOCK = Lock()
 
 
 def read_notes(index: Index) -> list[dict[str, Any]]:
-    """Return the run's notes that are not removed, oldest first: `note` (its id), `time`, `match`, `turn`, `text`."""
-    found: dict[str, dict[str, Any]] = {}
+    """Return the run's notes, without removed ones, oldest first: `note` (id), `time`, `match`, `turn`, `text`."""
+    notes: dict[str, dict[str, Any]] = {}
     for row in read_lines(index.reader.path / NOTES):
         id = str(row.get("note"))
         if row.get("removed"):
-            found.pop(id, None)
+            notes.pop(id, None)
         elif isinstance(row.get("text"), str) and isinstance(row.get("match"), str):
-            found[id] = {name: row.get(name) for name in ("note", "time", "match", "turn", "text")}
-    return list(found.values())
+            notes[id] = {name: row.get(name) for name in ("note", "time", "match", "turn", "text")}
+    return list(notes.values())
 
 
 def add(index: Index, match: str, turn: int | None, text: str) -> dict[str, Any]:
     """Append a note on a match or on one of its turns (from 0), and return it with its new id as `note`.
 
-    Raises ConfigError if the text is empty or too long, or if the run has `MOST` notes.
+    Raises ConfigError if the text is empty or too long, or if the run has `MAX_NOTES` notes.
     """
-    if not text.strip() or len(text) > LONGEST:
-        raise ConfigError(f"a note has 1 to {LONGEST} characters")
-    if len(read_notes(index)) >= MOST:
-        raise ConfigError(f"there are {MOST} notes: remove some")
+    if not text.strip() or len(text) > MAX_CHARACTERS:
+        raise ConfigError(f"a note has 1 to {MAX_CHARACTERS} characters")
+    if len(read_notes(index)) >= MAX_NOTES:
+        raise ConfigError(f"the run has {MAX_NOTES} notes: remove some")
     now = datetime.now(UTC).isoformat(timespec="seconds")
     row = {"note": secrets.token_hex(6), "time": now, "match": match, "turn": turn, "text": clean_text(text)}
     _append(index, row)
@@ -49,7 +49,7 @@ def add(index: Index, match: str, turn: int | None, text: str) -> dict[str, Any]
 
 def remove(index: Index, note: str) -> None:
     """Mark the note with the id `note` as removed. Raises ConfigError for an unknown id."""
-    if note not in {one["note"] for one in read_notes(index)}:
+    if note not in {row["note"] for row in read_notes(index)}:
         raise ConfigError("unknown note")
     _append(index, {"note": note, "removed": True})
 

@@ -33,7 +33,7 @@ class NoteRemoval(RequestBody):
 
 
 class SqlPost(RequestBody):
-    """Request to answer a SELECT over the runs of these names."""
+    """Request to run a SELECT over the runs with these names."""
 
     runs: list[str]
     query: str
@@ -73,7 +73,7 @@ class PlayOnPost(RequestBody):
 
 
 class ActPost(RequestBody):
-    """Human player's action, with speech (`talk`)."""
+    """Human player's action (`act`) and speech (`talk`)."""
 
     act: Act
     talk: Annotated[str, Field(max_length=1000)] = ""
@@ -90,6 +90,6 @@ def parse(kind: type[Kind], body: object) -> Kind:
     try:
         return kind.model_validate(body)
     except ValidationError as error:
-        worst = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, worst["loc"]))
-        raise ConfigError(f"{place}: {worst['msg']}") from None
+        first_error = error.errors(include_url=False, include_input=False)[0]
+        field_path = ".".join(map(str, first_error["loc"]))
+        raise ConfigError(f"{field_path}: {first_error['msg']}") from None

@@ -16,30 +16,30 @@ from time import monotonic
 from typing import IO, Any
 
 from analysis.view.index import Index
-from analysis.view.jobs import WHO
+from analysis.view.jobs import POLICY_NAME
 from analysis.view.requests import NewMatchPost, PlayOnPost
 from arena.errors import ConfigError, StoreError
 from arena.plain import printable
 from arena.store.blobs import verify_blob
 
-RUNNING, KEPT, LINES, LONGEST = 3, 20, 5000, 4 * 10**6
-"""Maximum number of concurrent matches, of stored matches, of lines of one, and of characters of a line."""
-IMAGES = 50
-"""Maximum number of images that are kept for a match."""
-SILENT = 150.0
-"""Seconds without a request after which a match ends. Browsers let hidden pages ask once a minute."""
-LEFT = 10.0
+MAX_RUNNING, MAX_STORED, MAX_LINES, MAX_LINE_CHARACTERS = 3, 20, 5000, 4 * 10**6
+"""Maximum number of concurrent matches, of stored matches, of a match's output lines, and of characters per line."""
+MAX_IMAGES = 50
+"""Maximum number of images stored per match."""
+REQUEST_TIMEOUT = 150.0
+"""Seconds without a request after which a match ends. Browsers let hidden pages send one per minute."""
+RELOAD_SECONDS = 10.0
 """Seconds until a match ends after its page is left, unless the page is reloaded."""
-GRACE = 15.0
-"""Seconds that a child has to end after SIGTERM."""
-GAME = re.compile(r"(?!.*\.py)\w[\w:.()=, -]{0,63}", re.ASCII)
+GRACE_SECONDS = 15.0
+"""Seconds from a child's SIGTERM until it may be killed."""
+GAME_NAME = re.compile(r"(?!.*\.py)\w[\w:.()=, -]{0,63}", re.ASCII)
 
 
 class Seat:
-    """Child process that plays a match with a human player, and its output `lines`, JSON objects."""
+    """Child process that plays a match with a human player, and its output so far: `lines`, JSON objects."""
 
-    def __init__(self, title: str, command: Sequence[str], patience: float = SILENT) -> None:
-        """Start the child. It is ended if the page's first request does not arrive within `patience` seconds."""
+    def __init__(self, title: str, command: Sequence[str], patience: float = REQUEST_TIMEOUT) -> None:
+        """Start the child. The match ends if the page's first request does not arrive within `patience` seconds."""
         self.title = title
         self._expires, self._killed = monotonic() + patience, inf
         self.err: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 open as long as the match
@@ -60,29 +60,29 @@ class Seat:
         return monotonic() > self._expires or self._killed < inf
 
     def expire(self, seconds: float) -> None:
-        """End the match in `seconds`, unless its page sends a request before."""
+        """End the match in `seconds`, unless its page sends a request before then."""
         self._expires = min(self._expires, monotonic() + seconds)
 
     def end(self) -> None:
-        """Terminate the child. A later call kills it if it still runs after `GRACE` seconds."""
+        """Terminate the child. A later call kills it if it still runs after `GRACE_SECONDS` seconds."""
         if self.is_running() and self._killed == inf:
             self.child.terminate()
-            self._killed = monotonic() + GRACE
+            self._killed = monotonic() + GRACE_SECONDS
         elif monotonic() > self._killed:
             self.child.kill()
 
     def read_since(self, begin: int) -> dict[str, Any]:
         """Return the output `lines` from index `begin` on, and `open`: whether the child still runs.
 
-        If the child failed before the match's end, `error` says why. Restarts the page's timeout of `SILENT` seconds.
+        If the child failed before the match's end, `error` says why. Restarts the timeout of `REQUEST_TIMEOUT`.
         """
-        self._expires = monotonic() + SILENT
+        self._expires = monotonic() + REQUEST_TIMEOUT
         code = self.child.poll()
         error = ""
         if code and not any("end" in line for line in self.lines):
             self.err.seek(0)
-            said = self.err.read(10**6).decode("utf-8", "replace").strip().splitlines()
-            error = printable(said[-1].removeprefix("arena: ")) if said else f"it ended with code {code}"
+            error_lines = self.err.read(10**6).decode("utf-8", "replace").strip().splitlines()
+            error = printable(error_lines[-1].removeprefix("arena: ")) if error_lines else f"it ended with code {code}"
         return {"lines": self.lines[begin:], "open": code is None, **({"error": error} if error else {})}
 
     def answer(self, act: str, talk: str) -> None:
@@ -96,7 +96,7 @@ class Seat:
 
     def _read(self) -> None:
         assert self.child.stdout is not None
-        while (line := self.child.stdout.readline(LONGEST)) and len(self.lines) < LINES:
+        while (line := self.child.stdout.readline(MAX_LINE_CHARACTERS)) and len(self.lines) < MAX_LINES:
             try:
                 value = json.loads(line)
             except (ValueError, RecursionError):
@@ -109,10 +109,10 @@ class Seat:
             self.end()  # more output than any match produces
 
     def _keep_image(self, name: str, data: Any) -> None:
-        """Store an image if it matches its hash, and drop the oldest beyond `IMAGES`."""
+        """Store an image if it matches its hash, and drop the oldest beyond `MAX_IMAGES`."""
         with suppress(ValueError, TypeError, StoreError):
             self.images[name] = verify_blob(name, b64decode(data, validate=True))
-            while len(self.images) > IMAGES:
+            while len(self.images) > MAX_IMAGES:
                 self.images.pop(next(iter(self.images)))
 
 
@@ -132,7 +132,7 @@ class Seats:
         """Return `id` and `title` of the running matches, oldest first."""
         return [{"id": id, "title": seat.title} for id, seat in self._seats.copy().items() if seat.is_running()]
 
-    def begin(self, title: str, arguments: Sequence[str], patience: float = SILENT) -> str:
+    def begin(self, title: str, arguments: Sequence[str], patience: float = REQUEST_TIMEOUT) -> str:
         """Start a match by the command `arena` with these arguments, and return its id.
 
         Raises ConfigError if too many are running, or if no process may be started. `patience` is as for `Seat`.
@@ -141,20 +141,20 @@ class Seats:
             raise ConfigError("no process can be started here: open the page with arena view")
         self.sweep()
         with self._lock:
-            if len(self.list_running()) >= RUNNING:
-                raise ConfigError(f"{RUNNING} matches are running: end one of them")
+            if len(self.list_running()) >= MAX_RUNNING:
+                raise ConfigError(f"{MAX_RUNNING} matches are running: end one of them")
             id = secrets.token_hex(8)
             self._seats[id] = Seat(title, [*self.command, *arguments], patience)
         return id
 
     def sweep(self) -> None:
-        """End matches whose pages are gone, and forget the oldest ended ones if over `KEPT` are stored."""
+        """End matches whose pages are gone, and drop the oldest ended ones if more than `MAX_STORED` are stored."""
         with self._lock:
             for seat in self._seats.values():
                 if seat.is_over():
                     seat.end()
             ended = [id for id, seat in self._seats.items() if not seat.is_running()]
-            for id in ended[: max(0, len(self._seats) - KEPT)]:
+            for id in ended[: max(0, len(self._seats) - MAX_STORED)]:
                 self._seats.pop(id).err.close()
 
     def take_over(self, index: Index, row: Mapping[str, Any], request: PlayOnPost) -> str:
@@ -165,7 +165,7 @@ class Seats:
         if request.turn >= len(row["turns"]):
             raise ConfigError(f"{row['id']} has turns 0 to {len(row['turns']) - 1}")
         if request.seat not in row["seats"]:
-            raise ConfigError(f"{row['id']} has no such seat")
+            raise ConfigError(f"{row['id']} does not have this seat")
         path, title = str(index.reader.path), f"{row['id']} from turn {request.turn + 1} as {request.seat}"
         return self.begin(
             title,
@@ -186,16 +186,22 @@ class Seats:
 
         Raises ConfigError for an invalid name of the game or policy, and as `begin` does.
         """
-        if not GAME.fullmatch(request.game):
-            raise ConfigError("name a game of arena list games")
-        who, place = request.who, request.place
-        if who in runs:
-            who = str(runs[who].reader.path)
-        elif not WHO.fullmatch(who):
-            raise ConfigError("name a policy, such as random, or a run of this page; files are for arena play")
+        if not GAME_NAME.fullmatch(request.game):
+            raise ConfigError("name a game from arena list games")
+        opponent, human_seat = request.who, request.place
+        if opponent in runs:
+            opponent = str(runs[opponent].reader.path)
+        elif not POLICY_NAME.fullmatch(opponent):
+            raise ConfigError("name a policy, such as random, or a run on this page; for files use arena play")
         return self.begin(
             f"{request.game} against {request.who}",
-            ["play", f"--game={request.game}", f"--seat={place}=human", f"--seat={1 - place}={who}", "--lines"],
+            [
+                "play",
+                f"--game={request.game}",
+                f"--seat={human_seat}=human",
+                f"--seat={1 - human_seat}={opponent}",
+                "--lines",
+            ],
         )
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The viewer's server, on a port of this machine."""
+"""HTTP server of the viewer, on a port of this machine."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ CONNECTIONS = 128
 def serve(
     paths: Sequence[Path], services: Services, port: int, on_open: Callable[[str], None], seat: Sequence[str] = ()
 ) -> None:
-    """Serve the page of these runs until Ctrl-C. Raises ConfigError as `prepare_server` does.
+    """Serve the viewer's page for these runs or folders of runs until Ctrl-C. Raises ConfigError as `prepare_server`.
 
-    `on_open` is called with the page's link. `seat` holds arguments of `arena` that start a match with a human player;
-    the link then leads to that match.
+    `on_open` is called with the page's link. `seat` may hold arguments of `arena` that start a match with a human
+    player; the link then leads to that match.
     """
     server, listening, link = prepare_server(paths, services, port, seat)
     on_open(link)
@@ -44,16 +44,16 @@ def prepare_server(
         raise ConfigError(f"{error.name} is not installed: pip install 'arena-selfplay[serve,analysis]'") from None
     view, token = Viewer(Library(paths), services), secrets.token_urlsafe(32)
     try:
-        listening = socket.create_server((HOST, port))
+        listener = socket.create_server((HOST, port))
     except OSError as error:
         raise ConfigError(f"--port {port}: {error.strerror or error}: take another, or --port 0") from None
-    port = listening.getsockname()[1]
-    made = make_server(
+    port = listener.getsockname()[1]
+    server = make_server(
         make_application(view, token, port),
         CONNECTIONS,
         log_level="critical",
         lifespan="on",
         timeout_graceful_shutdown=1,
     )
-    place = f"/play?id={view.seats.begin('arena play', seat, inf)}" if seat else ""
-    return made, listening, f"http://{HOST}:{port}/#token={token}{place}"
+    play_path = f"/play?id={view.seats.begin('arena play', seat, inf)}" if seat else ""
+    return server, listener, f"http://{HOST}:{port}/#token={token}{play_path}"

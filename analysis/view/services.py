@@ -1,4 +1,4 @@
-"""Functions of `arena.cli` that the viewer uses without importing them, and a cache of advantages by estimator."""
+"""Functions of `arena.cli` that are passed to the viewer, and a cache of advantages by estimator."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from arena.errors import ConfigError
 from arena.plain import printable
 
 MAX_ESTIMATOR_CHARACTERS, MAX_CACHED = 300, 64
-"""Maximum length of an estimator's name, and of the cache in iterations."""
+"""Maximum length of an estimator's name, and of cached results, one per run, iteration and estimator."""
 WAIT_SECONDS = 0.3
 """Time that a request waits for advantages before it answers that they are not ready."""
 Facts = Mapping[str, Any]
@@ -30,7 +30,7 @@ class Services(NamedTuple):
     """Functions that the command passes to the viewer. The viewer hides the features of missing functions."""
 
     deal_facts: DealFacts | None = None
-    """Returns the deal of a match."""
+    """Returns what each seat of a match was dealt."""
     theory: Callable[[str], Mapping[str, float]] | None = None
     """Returns the theory values that a game states."""
     advantages: Callable[[Path, str, int], Rows] | None = None
@@ -42,7 +42,7 @@ class Services(NamedTuple):
     command: Sequence[str] = ()
     """Command line that starts `arena` as a child process; () if the viewer must not start any."""
     marks: FindMarks | None = None
-    """Returns the places in images that acts name."""
+    """Returns the boxes in images that acts name."""
 
 
 class AdvantageCache:
@@ -55,10 +55,10 @@ class AdvantageCache:
         self._results: dict[Any, Future[Rows]] = {}
 
     def advantages(self, index: Index, match: str, iteration: int, estimator: str) -> dict[str, Any]:
-        """Return `turns`, the match's (reward, advantage) by turn, or `{"waiting": True}` while they are computed.
+        """Return `turns`, the match's (reward, advantage) by turn, or {"waiting": True} until they are computed.
 
-        `name` is the estimator's, `scale` the 95 % quantile of the iteration's absolute advantages. Raises ConfigError
-        for an unknown estimator, or one that needs more than the log.
+        Also returns the estimator's `name`, and `scale`, the 95 % quantile of the iteration's absolute advantages.
+        Raises ConfigError for an unknown estimator, or one that needs more than the log.
         """
         if self.services.advantages is None:
             raise ConfigError("advantages cannot be computed here: open the page with arena view")
@@ -76,15 +76,15 @@ class AdvantageCache:
             rows = future.result(WAIT_SECONDS)
         except TimeoutError:
             return {"waiting": True}
-        own = [row for row in rows if row["match"] == match]
-        names = [name for name in (own or rows)[0] if name not in ("match", "turn", "reward")]
+        match_rows = [row for row in rows if row["match"] == match]
+        names = [name for name in (match_rows or rows)[0] if name not in ("match", "turn", "reward")]
         sizes = sorted(abs(row[names[0]]) for row in rows if row[names[0]] is not None)
         return {
             "name": names[0],
             "scale": sizes[int(SCALE_QUANTILE * (len(sizes) - 1))] if sizes else 0.0,
-            "turns": {row["turn"]: [row["reward"], row[names[0]]] for row in own},
+            "turns": {row["turn"]: [row["reward"], row[names[0]]] for row in match_rows},
         }
 
     def close(self) -> None:
-        """Cancel pending computations. The running one goes on, and is not waited for."""
+        """Cancel pending computations. Does not wait for the running one."""
         self._pool.shutdown(wait=False, cancel_futures=True)

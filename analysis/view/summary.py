@@ -14,8 +14,8 @@ from analysis.view.learned import Figure
 from analysis.view.metric_names import name_figure
 from arena.statistics import ANY, SHARE, range_of
 
-MARKS = {"better": "better", "worse": "worse", "changed": "", "same": "within noise", "untold": "one match"}
-"""Words for the verdicts on a difference."""
+VERDICT_WORDS = {"better": "better", "worse": "worse", "changed": "", "same": "within noise", "untold": "one match"}
+"""The page's word for each verdict of `Figure.verdict`."""
 Theory = Mapping[str, Mapping[str, float]]
 """Theory values of each game."""
 
@@ -28,14 +28,14 @@ def summarise(run: Frames | Path, theory: Theory | None = None) -> dict[str, Any
     log = run if isinstance(run, Frames) else load(run)
     (reader,) = log.readers.values()
     evaluations = learned.comparable_evaluations(reader)
-    found = learned.list_figures(log, evaluations)
+    figures = learned.list_figures(log, evaluations)
     games = [str(game) for game in log.matches["game"].unique()]
     value = (theory or {}).get(games[0], {}).get("value") if len(games) == 1 else None
-    learning = learned.list_learning_metrics(log, found)
+    learning = learned.list_learning_metrics(log, figures)
     return {
-        "sentence": learned.write_sentence(log, found, learned.best_response(evaluations), value),
-        "rows": [_format_row(figure) for figure in found[: learned.ROWS + MAX_ROWS]],
-        "tiles": learned.TILES, "shown": learned.ROWS, "rows_in_all": len(found),
+        "sentence": learned.write_sentence(log, figures, learned.best_response(evaluations), value),
+        "rows": [_format_row(figure) for figure in figures[: learned.ROWS + MAX_ROWS]],
+        "tiles": learned.TILES, "shown": learned.ROWS, "rows_in_all": len(figures),
         "learning": [_format_metric(key, values) for key, values in learning[:MAX_ROWS]],
         "learning_in_all": len(learning),
         "iterations": int(log.matches["iteration"].nunique()), "matches": len(log.matches),
@@ -58,13 +58,13 @@ def _format_row(figure: Figure) -> dict[str, Any]:
         "moved_spread": format_interval(figure.difference, figure.bounds),
         "arrow": "≈" if not figure.is_significant else "▲" if figure.difference.estimate > 0 else "▼",
         "verdict": figure.verdict,
-        "word": MARKS[figure.verdict],
+        "word": VERDICT_WORDS[figure.verdict],
         "trail": figure.trail,
     }
 
 
 def _format_metric(key: str, values: Sequence[float]) -> dict[str, Any]:
-    """Return a metric of iterations as formatted texts: first and last value; `trail` has all values."""
+    """Return a metric of iterations with its first and last value as formatted texts, and all values as `trail`."""
     bounds = SHARE if range_of(key, values) == SHARE else ANY
-    ends = {"first": format_value(values[0], bounds), "last": format_value(values[-1], bounds)}
-    return {"key": sanitize(key), "name": sanitize(name_figure(key).words), **ends, "trail": values}
+    first_and_last = {"first": format_value(values[0], bounds), "last": format_value(values[-1], bounds)}
+    return {"key": sanitize(key), "name": sanitize(name_figure(key).words), **first_and_last, "trail": values}

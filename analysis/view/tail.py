@@ -11,14 +11,14 @@ from arena.store.lines import LogError
 from arena.store.schema import SCHEMA_VERSION
 from games.plain_files import open_plain
 
-CHUNK = 4 * 10**6
-"""Bytes to read at a time. An iteration of 100,000 turns has a hundred times as many."""
-HEAD = 300
+CHUNK_BYTES = 4 * 10**6
+"""Bytes to read at a time. An iteration of 100,000 turns has about a hundred times as many."""
+ID_BYTES = 300
 """Bytes at the start of a line that contain its id."""
 
 
 class Tail:
-    """Reader of a growing JSON lines file: `read_new` returns the next rows, `find_row` finds a row by its id."""
+    """Reader of a growing file of JSON lines. `read_new` returns the next rows, `find_row` a row by its id."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -26,10 +26,10 @@ class Tail:
         """Offset and length of each match's line."""
         self._read, self._file = 0, (0, 0)
         self.has_restarted = self.has_more = False
-        """`has_restarted`: the last rows read are the file's first. `has_more`: there are more rows to read."""
+        """`has_restarted`: the rows read last were the file's first. `has_more`: there are unread rows."""
 
     def read_new(self) -> list[dict[str, Any]]:
-        """Return the rows of the next lines, about `CHUNK` bytes; [] if the file is gone.
+        """Return the rows of the next lines, about `CHUNK_BYTES` in all; [] if the file is gone.
 
         Starts over if it was replaced. Sets `has_restarted` and `has_more`. Raises LogError for a damaged line.
         """
@@ -40,13 +40,13 @@ class Tail:
                     self.places, self._read, self._file = {}, 0, (state.st_ino, state.st_dev)
                 self.has_restarted = self._read == 0
                 file.seek(self._read)
-                data = file.read(CHUNK) + file.readline()
+                data = file.read(CHUNK_BYTES) + file.readline()
                 self.has_more = file.tell() < state.st_size
         except FileNotFoundError:
             self.has_more = False
             return []
         rows = []
-        *lines, _torn = data.split(b"\n")
+        *lines, _incomplete = data.split(b"\n")
         for line in lines:
             row = self._row(line)
             self.places[str(row["id"])] = (self._read, len(line))
@@ -55,7 +55,7 @@ class Tail:
         return rows
 
     def find_row(self, id: str) -> dict[str, Any] | None:
-        """Return the row with this match id, also one that `read_new` has not yet returned; None if there is none."""
+        """Return the row with this match id, even if `read_new` has not reached it; None if there is none."""
         begin, length = self.places.get(id, (self._read, 0))
         needle = f'"id":"{id}"'.encode()
         try:
@@ -65,14 +65,14 @@ class Tail:
                     row = self._row(file.read(length))
                     return row if row.get("id") == id else None
                 for line in file:
-                    if needle in line[:HEAD] and line.endswith(b"\n") and (row := self._row(line)).get("id") == id:
+                    if needle in line[:ID_BYTES] and line.endswith(b"\n") and (row := self._row(line)).get("id") == id:
                         return row
         except (FileNotFoundError, LogError):  # sealed in the meantime
             pass
         return None
 
     def _open(self) -> BinaryIO:
-        """Open the file. Raises FileNotFoundError if it is gone, and LogError if it is no regular file."""
+        """Open the file. Raises FileNotFoundError if it is gone, and LogError if it cannot be read."""
         try:
             return open_plain(self.path)
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Tokens of a match: those each seat's model read and sampled, with their logged figures."""
+"""Tokens of a match that each seat's model read or sampled, with their logged figures."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from analysis.columns import TABLES
 from analysis.view.index import Index
 from analysis.view.services import Decode
 from arena.errors import StoreError
-from arena.store.arrow import complete_table, match_table
-from arena.store.reader import iteration_of
+from arena.store.arrow import complete_table, matches_to_table
+from arena.store.reader import parse_iteration
 from arena.store.schema import MATCHES
 
 FIGURES = ("logprob", "entropy", "advantage", "ratio", "gap")
@@ -27,12 +27,12 @@ def read_tokens(index: Index, id: str, decode: Decode | None) -> dict[str, Any]:
     Each stream has lists of equal length: `id`, `text` (empty without tokenizer), `sampled`, `turn`, and the figures
     that the log has, which `kept` names. Raises StoreError for an unknown match.
     """
-    number = iteration_of(id)
+    number = parse_iteration(id)
     if number is None or number not in index.iterations():
-        raise StoreError("this run has no such match")
+        raise StoreError("this run does not have this match")
     columns = ["policy", *(name for name in TABLES["tokens"].names)]
     if (row := index.find_open_match(number, id)) is not None:
-        log = complete_table(match_table([row]), MATCHES, flatten.list_leaves("tokens", columns))
+        log = complete_table(matches_to_table([row]), MATCHES, flatten.list_leaves("tokens", columns))
     else:
         log = index.reader.log.table(number, flatten.list_leaves("tokens", columns), [id])
     figures = ["match", "turn", "advantage", *flatten.TOKEN_CREDIT.values()]
@@ -47,7 +47,7 @@ def read_tokens(index: Index, id: str, decode: Decode | None) -> dict[str, Any]:
 
 
 def _stream_masks(table: Any) -> list[Any]:
-    """Return an Arrow mask of rows for each stream, a seat with a segment, in order."""
+    """Return an Arrow mask of rows for each stream (a seat's segment), in order."""
     pairs = dict.fromkeys(zip(table["seat"].to_pylist(), table["segment"].to_pylist(), strict=True))
     return [
         pc.and_(pc.equal(table["seat"], seat), pc.equal(table["segment"], pa.scalar(segment, pa.int16())))
@@ -55,16 +55,16 @@ def _stream_masks(table: Any) -> list[Any]:
     ]
 
 
-def _make_stream(own: Any, index: Index, decode: Decode | None) -> dict[str, Any]:
-    ids = own["id"].to_pylist()
-    policy = own["policy"][0].as_py()
+def _make_stream(tokens: Any, index: Index, decode: Decode | None) -> dict[str, Any]:
+    ids = tokens["id"].to_pylist()
+    policy = tokens["policy"][0].as_py()
     texts = list(decode(index.reader.path, policy, ids)) if decode and policy else []
     return {
-        "seat": own["seat"][0].as_py(),
-        "segment": own["segment"][0].as_py(),
+        "seat": tokens["seat"][0].as_py(),
+        "segment": tokens["segment"][0].as_py(),
         "id": ids,
         "text": texts if len(texts) == len(ids) else [],
-        "sampled": own["sampled"].to_pylist(),
-        "turn": own["turn"].to_pylist(),
-        **{name: own[name].to_pylist() for name in FIGURES if own[name].null_count < len(own)},
+        "sampled": tokens["sampled"].to_pylist(),
+        "turn": tokens["turn"].to_pylist(),
+        **{name: tokens[name].to_pylist() for name in FIGURES if tokens[name].null_count < len(tokens)},
     }

@@ -1,1 +1,1 @@
-"""Training from Python: `arena.run` and `arena.resume`, what they return, and how a run is followed."""
+"""Training from Python: `arena.run` and `arena.resume`, their results, and the progress of a run."""

@@ -1,4 +1,4 @@
-"""Progress of a run in Python: its phase and metrics, and a way to cancel it."""
+"""Progress of a run in Python: its phase, metrics and notices, and its cancellation."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 class Progress:
     """State of a running experiment, which can be cancelled from any thread.
 
-    Pass it to `arena.run(..., progress=Progress(callback))`, or pass the callback alone. The callback gets this object
-    after each committed iteration, in the thread of the run; an exception in it ends the run and reaches the caller.
-    Use one object per run.
+    Use it as `arena.run(..., progress=Progress(callback))`, or pass only the callback. The callback is called with this
+    object after each committed iteration, in the run's thread. An exception in it ends the run and is raised to the
+    caller. Use one object per run.
     """
 
     def __init__(self, callback: Callable[[Progress], object] | None = None) -> None:
-        """Create the state of one run. `callback` is called after each committed iteration."""
+        """Create the state of a run that has not started. `callback` is called after each committed iteration."""
         self.rows: list[dict[str, Any]] = []
         """Metrics of each iteration, as in metrics.jsonl."""
         self.iterations = 0
@@ -35,13 +35,13 @@ class Progress:
         self._loop: AbstractEventLoop | None = None
 
     def __str__(self) -> str:
-        """Return a status line, `iteration 3 of 20: payoff 0.41, valid 0.95`; before the first iteration the phase."""
+        """Return a status line such as `iteration 3 of 20: payoff 0.41, valid 0.95`, or the phase before the first."""
         if not self.rows:
             return self.phase or "starting"
         row = self.rows[-1]
         figures = {"payoff": row.get("mean_payoff"), "valid": row.get("valid_rate")}
-        said = ", ".join(f"{name} {value:.2f}" for name, value in figures.items() if isinstance(value, int | float))
-        return f"iteration {row['iteration']} of {self.iterations}" + (f": {said}" if said else "")
+        text = ", ".join(f"{name} {value:.2f}" for name, value in figures.items() if isinstance(value, int | float))
+        return f"iteration {row['iteration']} of {self.iterations}" + (f": {text}" if text else "")
 
     @property
     def metrics(self) -> dict[str, Any]:
@@ -54,7 +54,7 @@ class Progress:
         return self._cancelled
 
     def cancel(self) -> None:
-        """Stop the run: at once if called from another thread, after this iteration if called from the callback.
+        """Cancel the run: at once if called in another thread, after the current iteration if called in the callback.
 
         Committed iterations are kept: `arena.run` returns them as its result, and `arena.resume` continues from them.
         """
@@ -66,13 +66,13 @@ class Progress:
 
 
 class ProgressWatcher:
-    """Watcher (`arena.play.watchers.Watcher`) that records a run's events in a `Progress`, and ends a cancelled run."""
+    """Watcher (`arena.play.watchers.Watcher`) that records a run's events in a `Progress` and ends a cancelled run."""
 
     def __init__(self, state: Progress) -> None:
         self.state = state
 
     def begins(self, iterations: int) -> None:
-        """Store the number of iterations and the current task, which `Progress.cancel` cancels.
+        """Store the number of iterations, and the current asyncio task for `Progress.cancel`.
 
         Raises CancelledError if the run was cancelled before it began.
         """
@@ -82,7 +82,7 @@ class ProgressWatcher:
         self._check()
 
     def ends(self) -> None:
-        """Forget the run's asyncio task and loop, so that `Progress.cancel` no longer cancels it."""
+        """Drop the run's asyncio task and loop, so that `Progress.cancel` has no more effect on them."""
         with self.state._lock:
             self.state._task = self.state._loop = None
 
@@ -92,11 +92,11 @@ class ProgressWatcher:
         self._check()
 
     def note(self, text: str) -> None:
-        """Add a line for the user to `Progress.notes`."""
+        """Add a notice to `Progress.notes`."""
         self.state.notes.append(text)
 
     def match(self, record: MatchRecord) -> None:
-        """Do nothing: progress is reported by iteration, not by match."""
+        """Do nothing: progress is reported per iteration, not per match."""
 
     def iteration(self, row: dict[str, Any]) -> None:
         """Store a committed iteration's metrics and call the user's callback.

@@ -1,4 +1,4 @@
-"""Results of a run: its folder, figures and checkpoints."""
+"""Result of a run: its folder, metrics, checkpoints and policies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Result:
-    """Metrics, checkpoints and policies of a run folder, as `arena.run` and `arena.resume` return them.
+    """Result of `arena.run` and `arena.resume`: metrics, checkpoints and policies of a run folder.
 
     `analysis.load(result.folder)` reads the run's matches.
     """
@@ -31,17 +31,17 @@ class Result:
         """Notices of the run, one line each."""
 
     def __repr__(self) -> str:
-        """Return the folder and its progress: `Result(runs/x: 3 of 20 iterations)`."""
+        """Return the folder and the run's progress, such as `Result(runs/x: 3 of 20 iterations)`."""
         return f"Result({self.folder}: {self.done} of {self.iterations} iterations)"
 
     @property
     def done(self) -> int:
-        """Number of the newest iteration with a checkpoint folder; 0 before the first."""
+        """Number of the newest iteration that has a checkpoint; 0 before the first."""
         return max(checkpoints.iterations(self.folder), default=0)
 
     @property
     def iterations(self) -> int:
-        """Total number of iterations that the run's experiment sets."""
+        """Total number of iterations in the run's experiment."""
         return load_experiment(self.folder).iterations
 
     @property
@@ -56,7 +56,7 @@ class Result:
 
     @cached_property
     def metrics(self) -> pd.DataFrame:
-        """Metrics as a DataFrame with a row per iteration, read once; dots join nested names (`reward.buyer`)."""
+        """Metrics as a DataFrame with a row per iteration, read once. Dots join nested names, as in `reward.buyer`."""
         import pandas as pd
 
         return pd.json_normalize(self.rows)
@@ -69,9 +69,9 @@ class Result:
 
     @property
     def policies(self) -> dict[str, Path]:
-        """Folder of each policy's newest weights by policy name, for `from_pretrained` of transformers.
+        """Folder of each policy's newest weights by name, for `from_pretrained` of transformers.
 
         Empty before the first checkpoint.
         """
-        inside = self.checkpoint / "policies" if self.checkpoint else None
-        return {path.name: path for path in sorted(inside.iterdir())} if inside and inside.is_dir() else {}
+        folder = self.checkpoint / "policies" if self.checkpoint else None
+        return {path.name: path for path in sorted(folder.iterdir())} if folder and folder.is_dir() else {}

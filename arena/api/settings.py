@@ -1,4 +1,4 @@
-"""Experiments from Python values: a recipe's name, a YAML file, a dict or an Experiment, with overrides."""
+"""Composition of experiments from Python values: a recipe's name, YAML file, dict or Experiment, and overrides."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from arena.config.sources import Layer, file_layer, load_layer, set_layer
 from arena.errors import ConfigError
 
 ExperimentLike = str | PathLike[str] | Mapping[str, Any] | Experiment
-"""A recipe's name, the path of a YAML file, a dict of settings, or an experiment."""
+"""Recipe name, path of a YAML file, dict of settings, or experiment."""
 Overrides = Mapping[str, Any] | Iterable[str]
 """Settings to override: `{"learn.lr": 1e-4}`, nested dicts, or texts as for `--set`."""
 
@@ -31,20 +31,21 @@ def compose_experiment(value: ExperimentLike, overrides: Overrides = (), seed: i
 
 
 def make_setting(name: str, value: Any) -> Layer:
-    """Return a layer of settings with one top-level key. Converts NumPy numbers and paths; ConfigError for objects."""
+    """Return a layer with one top-level setting. Raises ConfigError if the value cannot be converted to YAML types."""
     return Layer(name, "", {name: _to_plain(value, name)})
 
 
 def make_layers(overrides: Overrides) -> list[Layer]:
-    """Return one layer of settings per override, in order: `compose` lets later layers win.
+    """Return one layer of settings per override, in order. In `compose`, later layers override earlier ones.
 
-    Keys of a dict may be dotted paths. Raises ConfigError for values of other types and malformed texts.
+    Keys of a dict may be dotted paths. Raises ConfigError for malformed texts, and for values that cannot be converted
+    to YAML types.
     """
     if isinstance(overrides, str):
-        raise ConfigError(f'overrides is a text: write overrides=["{overrides[:80]}"], or a dict')
+        raise ConfigError(f'overrides must not be a single text: write overrides=["{overrides[:80]}"], or a dict')
     if not isinstance(overrides, Iterable):
         kind = type(overrides).__name__
-        raise ConfigError(f'overrides are a dict such as {{"learn.lr": 1e-4}}, or texts, not {kind}')
+        raise ConfigError(f'overrides must be a dict such as {{"learn.lr": 1e-4}}, or a list of texts, not {kind}')
     if not isinstance(overrides, Mapping):
         return [set_layer(_require_text(text)) for text in overrides]
     layers = []
@@ -66,21 +67,24 @@ def _make_layer(value: ExperimentLike) -> Layer:
     if isinstance(value, PathLike):
         return file_layer(Path(expanduser(value)))
     kinds = "a recipe's name, the path of a YAML file, a dict or an Experiment"
-    raise ConfigError(f"an experiment is {kinds}, not {type(value).__name__}")
+    raise ConfigError(f"the experiment must be {kinds}, not {type(value).__name__}")
 
 
 def _require_text(value: Any) -> str:
     if not isinstance(value, str):
-        raise ConfigError(f"overrides: a setting is a text such as 'learn.lr', not {type(value).__name__}")
+        raise ConfigError(f"overrides: a setting must be a text such as 'learn.lr', not {type(value).__name__}")
     return value
 
 
 def _to_plain(value: Any, source: str) -> Any:
-    """Return the value as YAML types, with paths as texts. Raises ConfigError for other objects and cycles."""
+    """Convert the value to YAML types: paths to texts, NumPy numbers to numbers.
+
+    Raises ConfigError, naming `source`, for other objects and for cycles.
+    """
     try:
         return json.loads(json.dumps(value, allow_nan=False, default=_as_text))
     except (TypeError, ValueError, RuntimeError) as error:
-        raise ConfigError(f"{source}: no settings: {error}") from None
+        raise ConfigError(f"{source}: invalid value: {error}") from None
 
 
 def _as_text(value: Any) -> Any:
@@ -88,4 +92,4 @@ def _as_text(value: Any) -> Any:
         return str(value)
     if hasattr(value, "item"):  # a NumPy number; arrays and tensors raise here
         return value.item()
-    raise TypeError(f"{type(value).__name__} is no text, number, list or dict")
+    raise TypeError(f"{type(value).__name__} is not a text, number, list or dict")

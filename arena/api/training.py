@@ -21,13 +21,13 @@ from arena.errors import ConfigError, Interrupted
 from arena.evaluate.held_out import evaluate_held_out
 from arena.launch import choose_fresh_folder, resume_run, start
 from arena.store.files import CONFIG, require_run
-from arena.store.stages import pipeline_of
+from arena.store.stages import find_pipeline
 
 ProgressLike = Progress | Callable[[Progress], object] | None
 _FIRST: dict[str, int] = {}
-"""Process id of the first run. Its threads do not survive a fork, so a run in a forked child would hang."""
+"""Process id of the first run under the key `process`. Threads do not survive a fork, so a forked child would hang."""
 _RUNNING = Lock()
-"""Held during a run: a process has one computing thread and one run log."""
+"""Held during a run, because a process has only one computing thread and one run log."""
 
 
 def run(
@@ -40,20 +40,21 @@ def run(
 ) -> Result:
     """Run an experiment to its end and return its result.
 
-    `experiment` is a recipe's name, the path of a YAML file, a dict or an `Experiment`; `overrides` are settings such
-    as `{"learn.lr": 1e-4}` or `["learn.lr=1e-4"]`. `out` is the run's folder, by default `runs/NAME-TIME`. `progress`
-    is a `Progress`, or a function that is called with one after each iteration, such as `print`.
+    `experiment` is a recipe's name, the path of a YAML file, a dict or an `Experiment`. `overrides` are settings such
+    as `{"learn.lr": 1e-4}` or `["learn.lr=1e-4"]`. `out` is the run folder, by default `runs/NAME-TIME`. `progress` is
+    a `Progress`, or a function that is called with one after each iteration, such as `print`.
 
-    A run that `Progress.cancel` stopped returns its partial result, unless it had not started. Raises ConfigError,
-    StoreError and other errors of `arena.errors` with a one-line message, and Interrupted on Ctrl-C.
+    If the run is cancelled by `Progress.cancel`, returns its partial result, or raises Interrupted if it had not
+    started. Raises Interrupted on Ctrl-C, and ConfigError, StoreError and other errors of `arena.errors` with a
+    one-line message.
 
     >>> arena.run("kuhn_poker-nano", seed=1, out="runs/kuhn", progress=print)
     Result(runs/kuhn: 60 of 60 iterations)
     """
-    chosen = compose_experiment(experiment, overrides, seed)
-    folder = Path(expanduser(out)) if out is not None else choose_fresh_folder(chosen.name)
+    composed = compose_experiment(experiment, overrides, seed)
+    folder = Path(expanduser(out)) if out is not None else choose_fresh_folder(composed.name)
     return _run_to_end(
-        folder, chosen.iterations, _as_progress(progress), lambda watcher: start(chosen, folder, watcher)
+        folder, composed.iterations, _as_progress(progress), lambda watcher: start(composed, folder, watcher)
     )
 
 
@@ -65,31 +66,31 @@ def resume(
     trust: bool = False,
     progress: ProgressLike = None,
 ) -> Result:
-    """Resume a run from its newest valid checkpoint, bit-identical to an uninterrupted run, and return its result.
+    """Resume a run from its newest valid checkpoint and return its result, bit-identical to an uninterrupted run.
 
-    `iterations` is the new total. `overrides` may only change settings that a resumed run may change
-    (docs/run-folder.md). `trust` allows code and servers from a folder of another origin. `progress`, cancellation and
-    errors are as in `run`.
+    `iterations` is the new total number of iterations. `overrides` may only change settings that can change on resume
+    (docs/run-folder.md). `trust` allows code and servers named in a folder that was not made on this machine.
+    `progress`, cancellation and errors are as in `run`.
     """
     path = Path(expanduser(folder))
-    if (pipeline := pipeline_of(path)) is not None:
-        which = "a pipeline" if path.resolve() == pipeline else f"a stage of the pipeline {pipeline}"
-        raise ConfigError(f"{path} is {which}, which Python does not resume: use the command arena resume {pipeline}")
+    if (pipeline := find_pipeline(path)) is not None:
+        label = "a pipeline" if path.resolve() == pipeline else f"a stage of the pipeline {pipeline}"
+        raise ConfigError(f"{path} is {label}, which only the command line resumes: use arena resume {pipeline}")
     path = require_run(path)
     layers = make_layers(overrides)
     layers += [make_setting("iterations", iterations)] if iterations is not None else []
-    asked = kept_experiment(path, layers, trust)
+    saved = kept_experiment(path, layers, trust)
     return _run_to_end(
-        path, asked.iterations, _as_progress(progress), lambda watcher: resume_run(path, watcher, layers, trust)
+        path, saved.iterations, _as_progress(progress), lambda watcher: resume_run(path, watcher, layers, trust)
     )
 
 
 def _run_to_end(
     folder: Path, iterations: int, progress: Progress, begin: Callable[[ProgressWatcher], Coroutine[Any, Any, Path]]
 ) -> Result:
-    """Call `begin` and wait for the run's end and its final evaluation; return the result.
+    """Await `begin`, which plays the run, and its final evaluation. Returns the result.
 
-    A run that was cancelled after it wrote its folder returns a partial result. Raises Interrupted on Ctrl-C, or if it
+    The result is partial if the run was cancelled after its folder was written. Raises Interrupted on Ctrl-C, or if it
     was cancelled earlier.
     """
     watcher = ProgressWatcher(progress)
@@ -104,9 +105,9 @@ def _run_to_end(
 
     try:
         _wait(work, progress)
-    except (Interrupted, CancelledError) as end:
+    except (Interrupted, CancelledError) as error:
         if not (progress.cancelled and (folder / CONFIG).exists()):
-            raise Interrupted(str(end) or "interrupted before the run began") from None
+            raise Interrupted(str(error) or "interrupted before the run began") from None
     return Result(folder, progress.notes)
 
 
@@ -117,13 +118,13 @@ async def _evaluate(experiment: Experiment, folder: Path) -> None:
 
 
 def _wait(work: Callable[[], Coroutine[Any, Any, None]], progress: Progress) -> None:
-    """Run the coroutine that `work` returns; in a new thread if an event loop is running here, as in a notebook."""
+    """Run the coroutine that `work` returns, in a new thread if an event loop is running here, as in a notebook."""
     try:
         get_running_loop()
     except RuntimeError:
         return _run_exclusively(work, by_signal=current_thread() is main_thread())
-    with ThreadPoolExecutor(1, "arena-run") as beside:
-        future = beside.submit(_run_exclusively, work, by_signal=False)
+    with ThreadPoolExecutor(1, "arena-run") as executor:
+        future = executor.submit(_run_exclusively, work, by_signal=False)
         try:
             return future.result()
         except KeyboardInterrupt:
@@ -132,17 +133,17 @@ def _wait(work: Callable[[], Coroutine[Any, Any, None]], progress: Progress) -> 
 
 
 def _run_exclusively(work: Callable[[], Coroutine[Any, Any, None]], by_signal: bool) -> None:
-    """Run the coroutine in this thread; `by_signal` lets Ctrl-C cancel it.
+    """Run the coroutine that `work` returns in this thread. With `by_signal`, Ctrl-C cancels it.
 
-    Raises ConfigError if the process is in another run, or was forked from a process that had one.
+    Raises ConfigError if the process is in another run, or was forked from a process that has had one.
     """
     if _FIRST.setdefault("process", getpid()) != getpid():
         raise ConfigError(
-            "this process was forked from one that has run an experiment, whose threads it lacks: spawn it, "
-            "as multiprocessing's get_context('spawn') does"
+            "this process was forked from one that has run an experiment, and lacks its threads: spawn it instead, "
+            "such as with multiprocessing.get_context('spawn')"
         )
     if not _RUNNING.acquire(blocking=False):
-        raise ConfigError("this process has a run: wait for its end, or start another process")
+        raise ConfigError("this process is already in a run: wait for its end, or start another process")
     try:
         wait(work(), by_signal)
     finally:
@@ -153,5 +154,5 @@ def _as_progress(progress: ProgressLike) -> Progress:
     if progress is None or isinstance(progress, Progress):
         return progress or Progress()
     if not callable(progress):
-        raise ConfigError(f"progress is a Progress or a function, not {type(progress).__name__}")
+        raise ConfigError(f"progress must be a Progress or a function, not {type(progress).__name__}")
     return Progress(progress)

@@ -1,1 +1,1 @@
-"""The commands, and what they show."""
+"""The `arena` commands and their output."""

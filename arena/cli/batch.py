@@ -42,7 +42,7 @@ def describe_plan(label: str, runs: int, jobs: int | None, minutes: float | None
     if on_ray and not jobs:
         return f"{label}: {runs} runs, as many at a time as the cluster has processors"
     parallel = min(jobs or count_cores(), runs)
-    duration = f", about {format_duration(60 * minutes * runs / parallel)} by the recipe" if minutes else ""
+    duration = f", about {format_duration(60 * minutes * runs / parallel)} by the recipe's estimate" if minutes else ""
     return f"{label}: {runs} runs, {parallel} at a time{duration}"
 
 
@@ -54,35 +54,35 @@ def run_batch(
     jobs: int | None,
     quiet: bool,
     redraw: bool = False,
-    name: str = "study.json",
+    record_name: str = "study.json",
     on_ray: str | None = None,
 ) -> Runner:
     """Plan `seeds` runs of each arm in `folder`, run the unfinished ones with progress, and return their runner.
 
-    With `redraw` run nothing. `name` is the file name of the record, `on_ray` the address of a Ray cluster. Raises
-    ConfigError or StoreError, in one line, before anything runs.
+    With `redraw`, nothing runs. `record_name` is the file with the results, and `on_ray` the address of a Ray cluster.
+    Raises ConfigError or StoreError before anything runs.
     """
     from arena.evaluate.study.plan import EXPERIMENT, plan
     from arena.evaluate.study.runs import Runner
-    from arena.launch import check_alone
+    from arena.launch import check_single_process
     from arena.store.locks import lock_folder
 
-    if redraw and not any((folder / file).exists() for file in (EXPERIMENT, name)):
-        kind = name.removesuffix(".json")
+    if redraw and not any((folder / file).exists() for file in (EXPERIMENT, record_name)):
+        kind = record_name.removesuffix(".json")
         raise ConfigError(f"--redraw: there is no {kind} in {folder}: name its folder with --out")
     if not redraw:
-        check_alone()
-    planned = plan(experiment, folder, arms, seeds, _preflight_arms(arms, quiet), name)
+        check_single_process()
+    planned = plan(experiment, folder, arms, seeds, _preflight_arms(arms, quiet), record_name)
     if redraw:
         return Runner(planned, jobs or count_cores())
-    with lock_folder(folder), _starter(on_ray, folder) as (begin, processors):
+    with lock_folder(folder), _choose_starter(on_ray, folder) as (begin, processors):
         runner = Runner(planned, jobs or processors, begin)
         _run_all(runner, quiet)
     return runner
 
 
 @contextmanager
-def _starter(on_ray: str | None, folder: Path) -> Iterator[tuple[Begin, int]]:
+def _choose_starter(on_ray: str | None, folder: Path) -> Iterator[tuple[Begin, int]]:
     """Yield the function that starts a run, here or on a Ray cluster, and the number of runs that fit there at once."""
     if on_ray is None:
         from arena.evaluate.study.runs import start_child
@@ -96,14 +96,13 @@ def _starter(on_ray: str | None, folder: Path) -> Iterator[tuple[Begin, int]]:
 
 
 def _preflight_arms(arms: Sequence[str], quiet: bool) -> Callable[[R], R]:
-    """Return a function that checks a recipe with each arm, and returns the recipe fitted to this machine.
+    """Return a function that checks a recipe with each arm, and returns the recipe with settings for this machine.
 
-    Threads "auto" become one per run, and precision "auto" the fastest one, the same for all runs. Long checks are
-    reported on stderr unless `quiet`. It is called before the folder exists.
+    It sets `threads: auto` to 1 and `precision: auto` to the fastest precision here, the same for all runs. Unless
+    `quiet`, it reports the progress of long checks on stderr. It is called before the folder exists.
     """
 
     def check_and_fit(recipe: R) -> R:
-        """Check the recipe with each arm, and return it with threads and precision for this machine."""
         from arena.cli.loop import wait
         from arena.config.arms import with_arm
         from arena.config.recipe import recipe_to_plain, with_changes
@@ -127,7 +126,7 @@ def _run_all(runner: Runner, quiet: bool) -> None:
     """Run the unfinished runs, with progress. Raises Interrupted on Ctrl-C.
 
     Raises ConfigError after an arm's first iteration if it lacks a metric that the study reports. After the first run
-    of the study's first arm, a notice names each gauge without values.
+    of the study's first arm, prints a notice for each gauge that has no values.
     """
     from arena.config.study import EVALUATED, PANEL
     from arena.evaluate.study.results import read_curve, read_secondary_curve
@@ -135,7 +134,7 @@ def _run_all(runner: Runner, quiet: bool) -> None:
     from arena.store.contents import METRICS
 
     spec, checked = runner.plan.spec, set[str]()
-    after_run = EVALUATED, PANEL  # prefixes of figures that are known once a run has ended
+    after_run = EVALUATED, PANEL  # prefixes of figures that are measured after a run
 
     with _show_progress(runner, quiet) as screen:
 
@@ -183,7 +182,10 @@ def collect_provenance() -> dict[str, Any]:
 
 
 def find_commit(versions: Mapping[str, str]) -> str:
-    """Return the commit of Arena's checkout, with a plus if files were changed; else its version in `versions`."""
+    """Return the git commit of Arena's checkout, with a `+` if tracked files were changed.
+
+    Without a checkout, return Arena's version from `versions`.
+    """
     root = Path(__file__).resolve().parents[2]
 
     def git(*arguments: str) -> str:
@@ -227,7 +229,7 @@ class BatchScreen:
         return f"about {format_duration(seconds)} left"
 
     def tick(self) -> None:
-        """Update the bar, or print a line if the last is 30 seconds old; nothing if quiet."""
+        """Update the bar, or without one print a line every 30 seconds. Does nothing if quiet."""
         if self._quiet:
             return
         if self._bar is not None and self._task is not None:
@@ -238,7 +240,7 @@ class BatchScreen:
 
     def _describe_run(self, run: Run) -> str:
         done, total = self.runner.plan.count_iterations(run), self.runner.plan.iterations(run.arm)
-        return f"{run.path.name} {done} of {total}" if done else f"{run.path.name} before its first"
+        return f"{run.path.name} {done} of {total}" if done else f"{run.path.name} in its first iteration"
 
 
 @contextmanager

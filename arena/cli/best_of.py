@@ -24,19 +24,23 @@ if TYPE_CHECKING:
     from arena.play.contenders import Contender
 
 DEALS = 100
+"""Default number of deals."""
 Name = TypeVar("Name", bound=str)
 
 
 @dataclass(frozen=True, kw_only=True)
 class BestOfOptions:
-    """Options of `arena eval --best-of`."""
+    """Options of `arena eval --best-of`, as on the command line."""
 
     n: int
+    """Number of matches per deal, of which one is selected."""
     games: Sequence[str]
     against: Sequence[str]
     options: Sequence[str]
+    """Options of the game, as A=B."""
     split: str
     by: Sequence[str]
+    """Selection rules; [] for the default."""
     judge: str
     reward_model: str
     decoding: Sequence[str]
@@ -54,9 +58,10 @@ class BestOfOptions:
         require_game(GameSpec(name=self.games[0]))
 
     def resolve_rules(self) -> list[Rule]:
-        """Return the rules of `--by`; by default all except `p_yes` and `reward_model` without a judge or model.
+        """Return the selection rules of `--by`.
 
-        Raises ConfigError for an unknown rule, a judge without its rule, or a missing reward model.
+        The default is all rules, except `p_yes` without a judge and `reward_model` without a reward model. Raises
+        ConfigError for an unknown rule, a missing reward model, or a judge or reward model that no rule uses.
         """
         from arena.evaluate.selection import RULES
 
@@ -89,7 +94,7 @@ def _require_known(names: Sequence[str], known: Sequence[Name], option: str) -> 
     for name in names:
         if name not in known:
             raise ConfigError(f"{option}: unknown '{name}'{nearest(name, known)} (one of: {', '.join(known)})")
-    return [one for name in names for one in known if one == name]
+    return [rule for name in names for rule in known if rule == name]
 
 
 async def evaluate_best_of(shared: EvalOptions, options: BestOfOptions, loader: ContenderLoader) -> None:
@@ -142,7 +147,7 @@ def _make_reward_scorer(model: str, contender: Contender, seat: str) -> Scorer:
 
 
 def _show(console: Console, results: BestOf, judges: Mapping[str, str | None]) -> None:
-    """Print a row for each rule and decoding option, then success by number of matches."""
+    """Print a row for each rule and decoding option, then success rate by number of matches."""
     from arena.cli.show_evaluate import format_game
     from arena.statistics import SHARE, mean_ci
 
@@ -156,8 +161,9 @@ def _show(console: Console, results: BestOf, judges: Mapping[str, str | None]) -
     show_line(console, format_game(results.game), "bold")
     rows = []
     for row in results.rows:
-        moved = results.difference(row, "success")
-        change = "–" if row is results.rows[0] else format_difference("success", moved, format_interval(moved))
+        difference = results.difference(row, "success")
+        is_first = row is results.rows[0]
+        change = "–" if is_first else format_difference("success", difference, format_interval(difference))
         cells = [format_interval(results.mean(row, "success")), change, format_interval(results.mean(row, "payoff"))]
         costs = [format_number(row.tokens, "{:.0f}"), format_number(row.turns, "{:.1f}")]
         rows.append([row.name, str(row.matches), *cells, *costs])

@@ -1,4 +1,4 @@
-"""Rows of `arena list`, and previews of roles."""
+"""Rows of `arena list`, and previews of roles for `arena check role`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PARTS = (
     *("losses", "clips", "corrections", "aggregates", "regularisers", "replays", "parts"),
     "pipeline_stages",
 )
-"""Names of the kinds in `arena.config.kinds`, repeated here because loading that module is slow."""
+"""Plural names of the kinds in `arena.config.kinds`, repeated here because loading that module is slow."""
 KINDS = ("games", "roles", "policies", "models", "opponents", "engines", "panels", *PARTS, "presets", "recipes")
 _OWN_PACKAGES = ("games.", "simulators.")
 _SAMPLE_TURNS = 2
@@ -36,16 +36,16 @@ _SAMPLE_ACTS = 60
 MODELINE = "# yaml-language-server:"
 """Start of the comment that names a file's JSON Schema for editors."""
 _OPPONENTS = {
-    "self": ("–", "All seats as configured: a policy meets its own newest weights."),
-    "past": ("lag: N", "The version of N updates ago, frozen."),
-    "pfsp": ("–", "A past version from the pool by (1 - p)^2, where p is the learner's chance to beat it, by game."),
+    "self": ("–", "Self-play: all seats as configured, with the newest weights."),
+    "past": ("lag: N", "The frozen version from N updates ago."),
+    "pfsp": ("–", "A past version, drawn in proportion to (1 - p)^2, with p the learner's win rate against it."),
     "fixed": ("policy: WHO", "A scripted policy, endpoint:MODEL, or a policy of the run with `train: false`."),
 }
 _CAPABILITY_LABELS = {
     "has_vision": "images", "serves_adapters": "adapters", "serves_several": "several policies",
     "records_entropy": "entropies", "uses_several_gpus": "several GPUs",
 }  # fmt: skip
-"""Capabilities of engines, as shown."""
+"""Labels of the engines' capabilities."""
 _ADAPTED_GAMES = {
     "openspiel:NAME": "A game of OpenSpiel, such as openspiel:oh_hell(players=4).",
     "pettingzoo:NAME": "An AEC environment of PettingZoo (extra pettingzoo), such as pettingzoo:connect_four_v3.",
@@ -66,7 +66,7 @@ _ADAPTED_GAMES = {
 
 
 def list_entries(kind: str, role_folders: Sequence[Path] = ()) -> list[dict[str, str]]:
-    """Return the rows of `arena list KIND`, texts by column. `role_folders` are folders of the user's role files."""
+    """Return the rows of `arena list KIND`, each a text by column. `role_folders` are folders of the user's roles."""
     if kind == "games":
         places = games.CLASSES | {name: entry.value for name, entry in loading.find_entry_points().items()}
         lines = {name: _summarize_game(name, place) for name, place in places.items()}
@@ -99,10 +99,10 @@ def list_entries(kind: str, role_folders: Sequence[Path] = ()) -> list[dict[str,
         return list_panels()
     if kind == "presets":
         return [_describe_preset(name, preset) for name, preset in PRESETS.items()]
-    from arena.config.kinds import KINDS as gathered
+    from arena.config.kinds import KINDS as part_kinds
     from arena.parts.part_config import describe_parts
 
-    return next(describe_parts(known) for known in gathered.values() if known.plural == kind)
+    return next(describe_parts(known) for known in part_kinds.values() if known.plural == kind)
 
 
 def list_runnable() -> list[dict[str, str]]:
@@ -112,7 +112,7 @@ def list_runnable() -> list[dict[str, str]]:
     command = "arena run selfplay"
     options = {name: "--game" if name in games.CLASSES else "--recipe" for name in recipe_names()}
     rows = [{"command": f"{command} {o} {name}", "what": _summarize_recipe(name)} for name, o in options.items()]
-    any_game = "Any game, by SmolLM2-135M in a role for it (arena list games)."
+    any_game = "Any other game, with SmolLM2-135M at all seats (arena list games)."
     return [*rows, {"command": f"{command} --game tic_tac_toe", "what": any_game}]
 
 
@@ -149,15 +149,15 @@ def _describe_engine(name: str) -> dict[str, str]:
     from agents.engines.kinds import import_engine
 
     engine = import_engine(name)
-    able = engine.capabilities
-    is_missing = importlib.util.find_spec(able.package or "agents") is None
-    labels = [label for field, label in _CAPABILITY_LABELS.items() if getattr(able, field)]
-    repeats = able.is_batch_invariant or not able.batches_continuously  # else batches depend on the clock
+    capabilities = engine.capabilities
+    is_missing = importlib.util.find_spec(capabilities.package or "agents") is None
+    labels = [label for field, label in _CAPABILITY_LABELS.items() if getattr(capabilities, field)]
+    repeats = capabilities.is_batch_invariant or not capabilities.batches_continuously  # else batches depend on timing
     return {
         "engine": name,
         "serves": ", ".join(labels) or "one policy",
         "a seed repeats": "bit by bit" if repeats else "up to rounding",
-        "state": f"not installed: {able.install}" if is_missing else "installed",
+        "state": f"not installed: {capabilities.install}" if is_missing else "installed",
         "what": _first_docstring_line(engine),
     }
 
@@ -212,8 +212,11 @@ def _summarize_recipe(name: str) -> str:
     return f"{comment} ({models}, {size})"
 
 
-def preview(name: str, game: str, seat: str, role_folders: Sequence[Path] = ()) -> RolePreview:
-    """Render a role's prompts in a sample match of `game`, by default the role's own. RoleError if a template fails."""
+def preview_role(name: str, game: str, seat: str, role_folders: Sequence[Path] = ()) -> RolePreview:
+    """Render a role's prompts in a sample match of `game`, or by default of the role's own game.
+
+    Raises RoleError if a template fails.
+    """
     from agents.role import load_role
     from agents.role_check import check_role
 
@@ -231,10 +234,10 @@ def preview(name: str, game: str, seat: str, role_folders: Sequence[Path] = ()) 
 
 
 def sample_views(game: str, seat: str, role: str) -> list[View]:
-    """Return the first two views of the seat in a match of first legal acts; without `seat`, of every seat.
+    """Return the seat's first two views (observations) of a match in which all players take the first legal act.
 
-    A role whose name ends in a seat's name, such as `nano_opener`, is for that seat. Raises ConfigError if the game
-    cannot be made.
+    Without `seat`, return those of the seat with whose name `role` ends, such as `nano_opener`, or else of every seat.
+    Raises ConfigError if the game cannot be made.
     """
     from arena.evaluate.evaluation import make_game
     from arena.play.settings import GameSpec

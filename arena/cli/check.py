@@ -35,9 +35,9 @@ def check_role_file(
 
     Without --seat, a role is shown at every seat, unless its name ends in a seat's name.
     """
-    from agents.reply import visible
+    from agents.reply import remove_invisible
 
-    preview = catalogue.preview(file, game, seat, [roles] if roles else [])
+    preview = catalogue.preview_role(file, game, seat, [roles] if roles else [])
     if as_json:
         print(
             json.dumps({"role": preview.role.role} | {k: getattr(preview, k) for k in ("system", "turns", "findings")})
@@ -50,7 +50,7 @@ def check_role_file(
         parts.append((f"{seat}, turn {preview.seats[: n + 1].count(seat)}", turn))
     for title, text in parts:
         show_line(console, f"— {title} —", "bold")
-        for line in visible(text, keep="\n").split("\n"):
+        for line in remove_invisible(text, keep="\n").split("\n"):
             console.print(Text("│ ", style="dim").append(line, style="default"), soft_wrap=True)
     for finding in preview.findings:
         show_line(console, f"! {finding}", "yellow")
@@ -69,7 +69,7 @@ def check_experiment(
 ) -> None:
     """Run all checks of an experiment that need no weights; write nothing.
 
-    Of a pipeline, all stages are checked that do not depend on the data of an earlier one.
+    In a pipeline, stages that depend on the data of an earlier stage are left out.
 
     Example: arena check experiment mine.yaml --set play.matches=64
     """
@@ -93,9 +93,9 @@ def check_experiment(
         print(json.dumps({"experiment": to_yaml(prepared.experiment), "notes": list(prepared.notes)}))
         return
     for table in experiment.all_tables():
-        for seat, held in table.seats.items():
-            learns = " (learns)" if experiment.trained(held.policy) else ""
-            show_line(console, f"{table.game.name} {seat}: {held.policy}{learns} as {held.role}")
+        for seat, spec in table.seats.items():
+            learns = " (learns)" if experiment.trained(spec.policy) else ""
+            show_line(console, f"{table.game.name} {seat}: {spec.policy}{learns} as {spec.role}")
     for note in prepared.notes:
         show_line(console, f"! {note}", "yellow")
     show_line(console, f"{experiment.name}: fit to run", "green")
@@ -121,11 +121,11 @@ def _check_pipeline(pipeline: Pipeline, console: Console, as_json: bool) -> None
 def check_game(
     name: Annotated[str, typer.Argument(help="Name of a game, as in an experiment's game.name.", show_default=False)],
     acts: Annotated[int, typer.Option(min=1, max=10**9, help="Number of random legal and illegal acts.")] = 2000,
-    seeds: Annotated[int, typer.Option(min=1, max=10**6, help="Matches of each other check.")] = 20,
+    seeds: Annotated[int, typer.Option(min=1, max=10**6, help="Number of matches in each other check.")] = 20,
     option: Annotated[list[str] | None, typer.Option(metavar="A=B", help="An option of the game; repeatable.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Check by random play that a game keeps the contract of all games; exit with code 1 if it does not.
+    """Check by random play that a game meets the contract of all games; exit with code 1 if it does not.
 
     For a simulator also check that inaction scores 0, that full knowledge scores 1, and that no secret leaks.
 
@@ -137,7 +137,7 @@ def check_game(
 
     Example: arena check game kuhn_poker --acts 100000 --seeds 1000
     """
-    from agents.reply import visible
+    from agents.reply import remove_invisible
     from arena.config.sources import parse_game_options
     from arena.evaluate.evaluation import make_game
     from arena.play import making
@@ -164,14 +164,15 @@ def check_game(
         table = Table(box=None, pad_edge=False, show_header=False)
         marks = {True: Text("ok", "green"), False: Text("FAILED", "red"), None: Text("not checked", "yellow")}
         for finding in findings:
-            table.add_row(marks[finding.ok], finding.name, Text(visible(finding.detail)), f"{finding.seconds:.1f} s")
+            detail = Text(remove_invisible(finding.detail))
+            table.add_row(marks[finding.ok], finding.name, detail, f"{finding.seconds:.1f} s")
         console = PlainConsole()
         console.print(table)
         for finding in findings:
             if not finding.ok:
                 show_line(console, f"{finding.name}: {kit.PROMISES[finding.name]}", "yellow")
-        promise = "simulators promise" if is_simulator else "games promise"
-        verdict = f"does not keep {', '.join(failed)}" if failed else f"keeps what {promise}"
+        contract = "the contract of simulators" if is_simulator else "the contract of games"
+        verdict = f"fails {', '.join(failed)}" if failed else f"meets {contract}"
         unchecked = [finding.name for finding in findings if finding.ok is None]
         verdict += f" (not checked: {', '.join(unchecked)})" if unchecked else ""
         style = "red" if failed else "yellow" if unchecked else "green"

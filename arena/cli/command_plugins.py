@@ -25,8 +25,8 @@ class CommandGroup(TyperGroup):
 
     def get_command(self, ctx: typer.Context, cmd_name: str) -> TyperCommand | None:  # type: ignore[override]
         """Return Arena's own command of this name, else a plug-in's, else None."""
-        if own := super().get_command(ctx, cmd_name):
-            return own  # type: ignore[return-value]
+        if command := super().get_command(ctx, cmd_name):
+            return command  # type: ignore[return-value]
         plugin = _find_plugins().get(cmd_name)
         return _load(plugin) if plugin else None
 
@@ -38,7 +38,7 @@ def _find_plugins() -> dict[str, EntryPoint]:
 
 
 def _load(plugin: EntryPoint) -> TyperCommand:
-    """Return the plug-in's command. If it cannot be loaded, return one that raises ConfigError, so that help works."""
+    """Return the plug-in's command. If it cannot be loaded, its command raises ConfigError, but `--help` works."""
     try:
         return _make_command(plugin.name, plugin.load())
     except Exception as error:  # noqa: BLE001 another package's code may raise anything

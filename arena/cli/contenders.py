@@ -1,4 +1,4 @@
-"""Command-line options for contenders and games, shared by commands, and their resolution."""
+"""Options for contenders and games that several commands share, and functions that resolve their values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Split = Annotated[
     str,
     typer.Option(help="Split of a simulator's records: train, test or all; default test."),
 ]
-Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed of deals and all other chance.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed of deals and all other randomness.")]
 Matches = Annotated[int, typer.Option(min=2, max=10**6, help="Minimum number of matches against each opponent.")]
 Endpoint = Annotated[
     list[str] | None,
@@ -101,7 +101,7 @@ def _with_role_tools(spec: GameSpec, contenders: Sequence[Contender]) -> GameSpe
 
 
 def require_game(spec: GameSpec) -> None:
-    """Raise ConfigError if the game does not exist. A file's game may come from a run, so it is checked later."""
+    """Raise ConfigError if the game does not exist. Games in files are not checked, because a run may supply them."""
     from arena.evaluate.evaluation import make_game
 
     if ".py:" not in spec.name:

@@ -23,7 +23,7 @@ def credit(
         str,
         typer.Option(help="Estimators: mars,grpo or '[mars, {rae: {decay: 0.9}}]' (arena list estimators)."),
     ] = "mars,rae,grpo,gae_turn",
-    match: Annotated[str, typer.Option(help="Match to show turn by turn; default the most disputed.")] = "",
+    match: Annotated[str, typer.Option(help="Match to show turn by turn; default the most disputed one.")] = "",
     iteration: Annotated[
         list[int] | None, typer.Option(help="Use only the turns of this iteration; repeatable.", min=1)
     ] = None,
@@ -63,10 +63,10 @@ def parse_estimators(text: str) -> list[PartConfig]:
     from arena.credit.estimators import ESTIMATOR
     from arena.parts.part_config import PartConfig
 
-    listed = text if text.lstrip().startswith("[") else f"[{text}]"
+    as_list = text if text.lstrip().startswith("[") else f"[{text}]"
     try:
         return TypeAdapter(list[Annotated[PartConfig, ESTIMATOR]]).validate_python(
-            text_layer("--estimators", listed).data
+            text_layer("--estimators", as_list).data
         )
     except ValidationError as error:
         first = with_hints(error).errors(include_url=False)[0]

@@ -23,13 +23,13 @@ GB = 1e9
 
 def doctor(
     model: Annotated[
-        str, typer.Option(help="Model to fit: a built-in name, a folder, a config.json, or owner/name on the hub.")
+        str, typer.Option(help="Model to examine: a built-in name, a folder, a config.json, or owner/name on the hub.")
     ] = "",
     adapters: Annotated[
         int | None,
         typer.Option(min=0, max=1024, help="With --model: number of adapters that learn; 0 trains all weights."),
     ] = None,
-    recipe: Annotated[str, typer.Option(help="With --model: recipe of the settings; default negotiation.")] = "",
+    recipe: Annotated[str, typer.Option(help="With --model: recipe with the settings; default negotiation.")] = "",
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="A.B=C", help="With --model: override a setting; repeatable."),
@@ -38,7 +38,7 @@ def doctor(
         int | None, typer.Option(min=1, max=1 << 24, help="With --model: tokens of a dialogue; default 1024.")
     ] = None,
     scale: Annotated[
-        str, typer.Option(metavar="A=N,…", help="Check a cluster for such a run: trainers=2,address=auto.")
+        str, typer.Option(metavar="A=N,…", help="Check a cluster for a run at this scale: trainers=2,address=auto.")
     ] = "",
     as_json: Json = False,
 ) -> None:
@@ -111,7 +111,7 @@ def _check_fit(
 
     experiment = compose([recipe_layer(recipe), *map(set_layer, settings)])
     shape, files = read_shape(model)
-    fitting = MemoryPlanner(
+    planner = MemoryPlanner(
         shape=shape,
         files=files,
         experiment=experiment,
@@ -120,13 +120,13 @@ def _check_fit(
         packs=can_pack_here(),
     )
     alternatives, asked = list_methods(experiment, _resolve_precision(experiment.precision), adapters)
-    needs = fitting.compute_needs(alternatives, asked)
-    own = next(need for need in needs if need.asked)
+    needs = planner.compute_needs(alternatives, asked)
+    requested = next(need for need in needs if need.asked)
     if as_json:
-        print(json.dumps(_to_json(model, recipe, fitting, needs)))
+        print(json.dumps(_to_json(model, recipe, planner, needs)))
     else:
-        _print_fit(PlainConsole(), model, recipe, fitting, needs)
-    return own.fits
+        _print_fit(PlainConsole(), model, recipe, planner, needs)
+    return requested.fits
 
 
 def _resolve_precision(setting: str) -> Any:
@@ -136,39 +136,39 @@ def _resolve_precision(setting: str) -> Any:
     return Precision(find_fastest_precision() if setting == "auto" else setting)
 
 
-def _to_json(model: str, recipe: str, fitting: MemoryPlanner, needs: list[MemoryNeed]) -> dict[str, Any]:
+def _to_json(model: str, recipe: str, planner: MemoryPlanner, needs: list[MemoryNeed]) -> dict[str, Any]:
     from dataclasses import asdict
 
-    experiment = fitting.experiment
+    experiment = planner.experiment
     return {
-        "model": {"name": model, **asdict(fitting.shape)},
+        "model": {"name": model, **asdict(planner.shape)},
         "settings": {
             "recipe": recipe,
             "play.in_flight": experiment.play.in_flight,
             "learn.token_budget": experiment.learn.token_budget,
-            "context": fitting.context,
+            "context": planner.context,
         },
-        "devices": [asdict(device) for device in fitting.devices],
+        "devices": [asdict(device) for device in planner.devices],
         "ways": [need.row() for need in needs],
     }
 
 
-def _print_fit(console: Console, model: str, recipe: str, fitting: MemoryPlanner, needs: list[MemoryNeed]) -> None:
-    shape, experiment = fitting.shape, fitting.experiment
+def _print_fit(console: Console, model: str, recipe: str, planner: MemoryPlanner, needs: list[MemoryNeed]) -> None:
+    shape, experiment = planner.shape, planner.experiment
     show_line(console, f"{model}: {shape.parameters / 1e6:,.1f}M weights, {shape.layers} layers of {shape.width}")
-    for device in fitting.devices:
+    for device in planner.devices:
         sizes = f"{device.total / GB:.1f} GB, {device.free / GB:.1f} free now" if device.total else "size unknown"
         show_line(console, f"{device.name}: {sizes}" + (f" ({device.note})" if device.note else ""))
-    load = f"{experiment.play.in_flight} matches in flight, dialogues of {fitting.context:,} tokens"
+    load = f"{experiment.play.in_flight} matches in flight, dialogues of {planner.context:,} tokens"
     show_line(console, f"{load}, {experiment.learn.token_budget:,} tokens a pass (recipe {recipe})")
-    if (able := experiment.engine.capabilities).has_own_process:
-        folder = ", nor is the folder in memory through which it gets weights" if able.needs_folder else ""
+    if (capabilities := experiment.engine.capabilities).has_own_process:
+        folder = ", nor is the folder in memory through which it gets weights" if capabilities.needs_folder else ""
         show_line(console, f"engine {experiment.engine.kind}: its server's own memory is not counted{folder}")
     console.print()
     _print_alternatives(console, needs)
-    own = next(need for need in needs if need.asked)
+    requested = next(need for need in needs if need.asked)
     console.print()
-    columns = (own.loading, own.play, own.learning, own.between)
+    columns = (requested.loading, requested.play, requested.learning, requested.between)
     sizes_by_part = {
         name: [part.get(name, 0) for part in columns] for name in dict.fromkeys(name for p in columns for name in p)
     }
@@ -176,7 +176,7 @@ def _print_fit(console: Console, model: str, recipe: str, fitting: MemoryPlanner
         (name, *(f"{size / GB:.2f}" if size else "" for size in row)) for name, row in sizes_by_part.items() if any(row)
     ]
     show_table(console, ("where it goes, GB", "loading", "play alone", "learning", "play in a run"), rows)
-    show_line(console, _judge_fit(own, fitting), "green" if own.fits else "red")
+    show_line(console, _judge_fit(requested, planner), "green" if requested.fits else "red")
 
 
 def _print_alternatives(console: Console, needs: list[MemoryNeed]) -> None:
@@ -192,22 +192,23 @@ def _print_alternatives(console: Console, needs: list[MemoryNeed]) -> None:
 
 
 def _format_largest(number: int) -> str:
-    """Return the largest setting that fits in memory as text: `none`, a number, or `LARGEST or more` if all fit."""
-    from arena.fits.plan import LARGEST
+    """Return the largest setting that fits in memory as text: `none`, a number, or `16,384 or more` if all fit."""
+    from arena.fits.plan import SEARCH_LIMIT
 
-    return f"{LARGEST:,} or more" if number >= LARGEST else f"{number:,}" if number else "none"
+    return f"{SEARCH_LIMIT:,} or more" if number >= SEARCH_LIMIT else f"{number:,}" if number else "none"
 
 
-def _judge_fit(own: MemoryNeed, fitting: MemoryPlanner) -> str:
-    needed = max(sum(own.loading.values()), own.run)
-    free = (fitting.gpu or fitting.devices[0]).free
-    if own.fits and free and needed > free:
+def _judge_fit(requested: MemoryNeed, planner: MemoryPlanner) -> str:
+    """Return one line: whether the requested method fits and, if not, what would make it fit."""
+    needed = max(sum(requested.loading.values()), requested.run)
+    free = (planner.gpu or planner.devices[0]).free
+    if requested.fits and free and needed > free:
         return f"fits, once {needed / GB:.1f} GB are free: others hold memory now"
-    if own.fits:
+    if requested.fits:
         return "fits, by estimates whose constants were fitted on three models (docs/what-fits.md)"
-    if not own.token_budget and not own.in_flight:
+    if not requested.token_budget and not requested.in_flight:
         return "does not fit with any token budget: take an adapter, bf16, or a smaller model"
     return (
-        f"does not fit: at most --set learn.token_budget={own.token_budget} or --set play.in_flight={own.in_flight}, "
-        "or a smaller context"
+        f"does not fit: at most --set learn.token_budget={requested.token_budget} or "
+        f"--set play.in_flight={requested.in_flight}, or a smaller context"
     )

@@ -65,7 +65,7 @@ def eval_(
         int | None, typer.Option(min=2, max=10**6, help="Minimum number of matches against each opponent; default 200.")
     ] = None,
     before: Annotated[
-        bool, typer.Option("--before", help="Also play the run's first weights on the same deals.")
+        bool, typer.Option("--before", help="Also play the run's initial weights on the same deals.")
     ] = False,
     reward_model: Annotated[
         str,
@@ -80,7 +80,7 @@ def eval_(
     by: Annotated[
         str,
         typer.Option(
-            help="Selection rules: majority,p_yes,reward_model,oracle; default all but those without a judge.",
+            help="Selection rules: majority,p_yes,reward_model,oracle; default all whose judge or model is given.",
             show_default=False,
         ),
     ] = "",
@@ -103,7 +103,7 @@ def eval_(
     endpoint: Endpoint = None,
     seed: Annotated[
         int | None,
-        typer.Option(min=0, max=2**63 - 1, help="Seed of deals and all other chance; default 0."),
+        typer.Option(min=0, max=2**63 - 1, help="Seed of deals and all other randomness; default 0."),
     ] = None,
     trust: Trust = False,
     out: Out = None,
@@ -131,19 +131,19 @@ def eval_(
         return specs.ContenderLoader(role, make_announcer(), make_endpoints(endpoint), note, trust)
 
     if best_of:
-        others = {"--panel": panel, "--before": before, "--matches": matches}
-        selection.refuse_options(others, "does not go with --best-of")
+        forbidden = {"--panel": panel, "--before": before, "--matches": matches}
+        selection.refuse_options(forbidden, "does not go with --best-of")
         options = selection.BestOfOptions(
             n=best_of, games=games, against=opponents, options=option or [], split=split, by=split_names(by),
             judge=judge, reward_model=reward_model, decoding=split_names(decoding), deals=deals or selection.DEALS,
             seed=seed or 0,
         )  # fmt: skip
         return wait(selection.evaluate_best_of(shared, options, make_loader()))
-    others = {"--by": by, "--judge": judge, "--decoding": decoding}
-    selection.refuse_options(others, "needs --best-of, such as --best-of 16")
+    forbidden = {"--by": by, "--judge": judge, "--decoding": decoding}
+    selection.refuse_options(forbidden, "needs --best-of, such as --best-of 16")
     if panel:
-        others = {"--game": game, "--against": against, "--matches": matches, "--option": option, "--split": split}
-        loaded = panels.load_adjusted_panel(panel, deals, seed, {**others, "--reward-model": reward_model})
+        forbidden = {"--game": game, "--against": against, "--matches": matches, "--option": option, "--split": split}
+        loaded = panels.load_adjusted_panel(panel, deals, seed, {**forbidden, "--reward-model": reward_model})
         return wait(panels.evaluate_on_panel(shared, loaded, make_loader()))
     if deals:
         raise ConfigError("--deals is for --panel and --best-of: use --matches, or name a panel")

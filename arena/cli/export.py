@@ -22,11 +22,11 @@ def export(
         str, typer.Option("--as", help="weights, or matches as csv, parquet, chats, texts, pairs or inspect.")
     ] = "weights",
     policy: Annotated[
-        list[str] | None, typer.Option(help="Policy to export; for weights default shared; repeatable.")
+        list[str] | None, typer.Option(help="Policy to export, for weights by default shared; repeatable.")
     ] = None,
     role: Annotated[list[str] | None, typer.Option(help="Only turns and chats of this role; repeatable.")] = None,
     iteration: Annotated[
-        list[int] | None, typer.Option(help="Only this iteration; for weights an older checkpoint; repeatable.")
+        list[int] | None, typer.Option(help="Only this iteration; for weights, of an older checkpoint; repeatable.")
     ] = None,
     match: Annotated[list[str] | None, typer.Option(help="Only the match with this id; repeatable.")] = None,
     merged: Annotated[bool, typer.Option("--merged", help="Merge an adapter into its base model.")] = False,
@@ -47,8 +47,8 @@ def export(
     else:
         if merged:
             raise ConfigError(f"--merged is for weights: leave it out with --as {as_}")
-        given = {"iterations": iteration, "matches": match, "policies": policy, "roles": role}
-        filters = {name: tuple(values or ()) for name, values in given.items()}
+        selected = {"iterations": iteration, "matches": match, "policies": policy, "roles": role}
+        filters = {name: tuple(values or ()) for name, values in selected.items()}
         data, line = _export_matches(run, to, as_, filters, trust)
     print(json.dumps(data) if as_json else f"{to}: {line}")
 
@@ -56,7 +56,7 @@ def export(
 def _export_weights(
     run: Path, to: Path, policies: list[str], iterations: list[int], merged: bool
 ) -> tuple[dict[str, object], str]:
-    """Write a policy's weights. Returns the result as JSON data and as a line of text."""
+    """Write a policy's weights. Return the result as JSON data and as a line of text."""
     from arena.export.training import mark_replies
     from arena.store.export import copy_without_optimizer
     from arena.store.export import export as write
@@ -80,7 +80,7 @@ def _export_weights(
 def _export_matches(
     run: Path, to: Path, name: str, filters: dict[str, tuple[object, ...]], trust: bool
 ) -> tuple[dict[str, object], str]:
-    """Write the matches that pass the filters in the format `name`. Returns JSON data and a line of text."""
+    """Write the matches that pass the filters in the format `name`. Return the result as JSON data and as text."""
     from agents.names import nearest
     from arena.export.formats import FORMATS, export_matches
     from arena.export.selection import Selection

@@ -42,16 +42,16 @@ def export_env(
     if as_ not in TARGETS:
         known = ", ".join(TARGETS)
         raise ConfigError(f"--as: unknown library '{as_[:64]}'{nearest(as_, TARGETS)} (one of: {known})")
-    given = "--seat" if seat else "--against" if against else ""
-    if given and TARGETS[as_].is_for_all_seats:
-        raise ConfigError(f"{given}: {as_} environments have all seats as players: leave it out")
+    unused = "--seat" if seat else "--against" if against else ""
+    if unused and TARGETS[as_].is_for_all_seats:
+        raise ConfigError(f"{unused}: {as_} environments have all seats as players: leave it out")
     task = Task(game, parse_game_options(option or []), seat, against or "random")
     seats = task.make().possible_agents
     if against and len(seats) == 1:
         raise ConfigError(f"--against: {game} has one seat: leave it out")
     if not TARGETS[as_].is_for_all_seats:
         task = task.resolve()
-        deal(task, 0).close()  # against some players some seats never have a turn
+        deal(task, 0).close()  # raises if the seat never has a turn against this player
     module = write_environment(task, as_, to)
     if as_json:
         print(json.dumps({"folder": str(to), "module": module, "needs": TARGETS[as_].needs}))

@@ -92,7 +92,7 @@ def evaluate_games(run: Path, quiet: bool) -> HeldOutResults | None:
 
 
 MAX_STATES = 100
-"""Information states of a game whose exploitability every run reports at its end, within a second."""
+"""Maximum information states of games whose exploitability is reported: measuring it takes less than a second."""
 
 
 def measure_exploitability(run: Path) -> dict[str, tuple[Exploitability, Exploitability]]:

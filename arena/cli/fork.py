@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 MAX_ACT = 80
-"""Characters of an act in the heading."""
+"""Maximum characters of an act in the heading."""
 
 
 def fork(
@@ -70,7 +70,7 @@ def fork(
     loader = ContenderLoader(role, make_announcer(), make_endpoints(endpoint), note, trust)
     with progress(2 * n, as_json or lines or "human" in others.values(), loader.endpoints.status) as step:
         person = HumanContender(PlainConsole(stderr=True))
-        if lines:  # a page's seat
+        if lines:  # the person plays at the web page
             from arena.cli.seat import PageContender, write_line
 
             person = PageContender(PlainConsole(stderr=True))
@@ -116,7 +116,7 @@ def _interval_to_json(interval: Interval) -> list[float | None]:
 
 
 def show(console: Console, forked: ForkResults) -> None:
-    """Print what was changed, and each figure as logged, without and with the change, and the difference."""
+    """Print the change and each figure: its logged value, means without and with the change, and their difference."""
     from arena.plain import printable
 
     fork_point = forked.fork_point
@@ -133,13 +133,13 @@ def show(console: Console, forked: ForkResults) -> None:
     rows: list[list[Cell]] = []
     for name in forked.figures():
         logged, difference = forked.logged.get(name), forked.difference(name)
-        moved = (
+        formatted = (
             Text("–")
             if math.isnan(difference.estimate)
             else format_difference(name, difference, format_interval(difference))
         )
         means = [format_interval(forked.mean(arm, name)) for arm in (forked.unchanged, forked.forked)]
-        rows.append([printable(name), "–" if logged is None else f"{logged:.2f}", *means, moved])
+        rows.append([printable(name), "–" if logged is None else f"{logged:.2f}", *means, formatted])
     show_table(console, ("", "logged", "as they were", "forked", "difference"), rows)
     for reason, count in forked.failed.items():
         show_line(console, f"! {count} attempts failed: {reason}", "yellow")

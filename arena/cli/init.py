@@ -31,17 +31,17 @@ TEMPLATES: dict[str, tuple[dict[str, str], list[str]]] = {
         ["arena check game {name}.py:{title}", "arena run selfplay --config {name}.yaml"],
     ),
 }
-"""By kind: the files to write with their templates, and the commands to type next."""
+"""Files to write with their templates, and the commands to run next, by kind."""
 
 
 def init(
     kind: Annotated[str, typer.Argument(help=f"One of: {', '.join(TEMPLATES)}.", show_default=False)],
-    name: Annotated[str, typer.Argument(help="Name: small letters, digits and _.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="Name: lower-case letters, digits and _.", show_default=False)],
     to: Annotated[Path, typer.Option(help="Folder to write into.")] = Path(),
 ) -> None:
     """Write a commented role, experiment, game or simulator to start from.
 
-    A game or simulator (NAME.py) comes with a role for the tiny model and a run that learns in a minute (NAME.yaml).
+    A game or simulator (NAME.py) comes with a role for a tiny model, and a run that learns in a minute (NAME.yaml).
     A role or experiment comes with its JSON Schema, with which an editor completes and explains the fields.
 
     Example: arena init role haggler
@@ -51,19 +51,22 @@ def init(
     if kind not in TEMPLATES:
         raise ConfigError(f"unknown kind '{kind}'{nearest(kind, TEMPLATES)} (one of: {', '.join(TEMPLATES)})")
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,47}", name):
-        raise ConfigError(f"{name}: a name is of small letters, digits and _, and begins with a letter")
+        raise ConfigError(f"{name}: a name has lower-case letters, digits and _, and begins with a letter")
     if keyword.iskeyword(name) or name in strict_yaml.CONSTANTS:
-        raise ConfigError(f"{name}: this word has a meaning in Python or YAML: choose another name")
+        raise ConfigError(f"{name}: this word is reserved in Python or YAML: choose another name")
     templates, commands = TEMPLATES[kind]
     title = "".join(part.title() for part in name.split("_"))
-    places = {to / place.format(name=name): template for place, template in templates.items()}
+    template_by_file = {to / file.format(name=name): template for file, template in templates.items()}
     if not to.is_dir():
         raise ConfigError(f"--to {to}: there is no such folder")
-    texts = {file: (files("arena.cli") / "starts" / template).read_text("utf-8") for file, template in places.items()}
+    texts = {
+        file: (files("arena.cli") / "starts" / template).read_text("utf-8")
+        for file, template in template_by_file.items()
+    }
     schemas = _find_schemas(texts.values())
-    for file in places:
+    for file in template_by_file:
         if os.path.lexists(file):
-            raise ConfigError(f"{file} is there already: choose another name")
+            raise ConfigError(f"{file} already exists: choose another name")
     for source in schemas:
         require_output("--to", to / source.name, schema_kind(source.name))
     for source in schemas:
@@ -71,7 +74,7 @@ def init(
         print(f"{to / source.name}: its schema, for editors")
     for file, text in texts.items():
         write_atomic(file, re.sub(r"\bCLASS\b", title, re.sub(r"\bNAME(?=\b|_)", name, text)))
-        print(f"{file}: written, to be changed")
+        print(f"{file}: written; edit it")
     for command in commands:
         print(f"next: {command.format(name=to / name, title=title)}")
 

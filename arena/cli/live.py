@@ -129,27 +129,27 @@ def make_iteration_table(rows: list[dict[str, Any]], iterations: int) -> Table:
 
 def format_row(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Return a row's figures as text by column. The columns depend on all `rows` of the table."""
-    learned = [stats for stats in _get_table(row, "learn").values() if isinstance(stats, Mapping)]
-    seconds = _get_table(row, "seconds")
+    learned = [stats for stats in _get_mapping(row, "learn").values() if isinstance(stats, Mapping)]
+    seconds = _get_mapping(row, "seconds")
     texts = {
         "it": str(row.get("iteration", "")),
         "match/s": format_number(finite_or_none(row.get("matches_per_second"))),
         "tok/s": format_number(finite_or_none(row.get("tokens_per_second")), "{:.0f}"),
     }
-    if any(_get_table(each, "panel") for each in rows):
-        texts["panel"] = format_number(finite_or_none(_get_table(row, "panel").get("payoff")), "{:.2f}")
+    if any(_get_mapping(each, "panel") for each in rows):
+        texts["panel"] = format_number(finite_or_none(_get_mapping(row, "panel").get("payoff")), "{:.2f}")
     texts["valid"] = format_number(finite_or_none(row.get("valid_rate")), "{:.2f}")
-    if "deal" in _get_table(rows[-1], "report"):
-        texts["deal"] = format_number(finite_or_none(_get_table(row, "report").get("deal")), "{:.2f}")
+    if "deal" in _get_mapping(rows[-1], "report"):
+        texts["deal"] = format_number(finite_or_none(_get_mapping(row, "report").get("deal")), "{:.2f}")
     if not all(each.get("zero_sum") for each in rows):
         texts["payoff"] = format_number(finite_or_none(row.get("mean_payoff")), "{:.2f}")
     else:  # the mean is always 0; what learners are paid against fixed opponents is not
         for name, opponent in _list_fixed_opponents(rows[-1]).items():
             texts[f"payoff vs {opponent}"] = format_number(
-                finite_or_none(_get_table(row, "payoff_against").get(name)), "{:+.2f}"
+                finite_or_none(_get_mapping(row, "payoff_against").get(name)), "{:+.2f}"
             )
-    for role in _get_table(rows[-1], "reward"):
-        texts[f"r {role}"] = format_number(finite_or_none(_get_table(row, "reward").get(role)), "{:+.2f}")
+    for role in _get_mapping(rows[-1], "reward"):
+        texts[f"r {role}"] = format_number(finite_or_none(_get_mapping(row, "reward").get(role)), "{:+.2f}")
     return {
         **texts,
         "KL": format_number(_mean([finite_or_none(stats.get("kl")) for stats in learned]), "{:.3f}"),
@@ -162,8 +162,8 @@ def format_row(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dic
 
 
 def _list_fixed_opponents(row: Mapping[str, Any]) -> dict[str, str]:
-    """Return the names of fixed opponents by key of `payoff_against`, without past versions of learners."""
-    names = {key: key.rpartition(" vs ")[2].rpartition("/")[2] for key in _get_table(row, "payoff_against")}
+    """Return the names of the fixed opponents, without past versions of learners, by key of `payoff_against`."""
+    names = {key: key.rpartition(" vs ")[2].rpartition("/")[2] for key in _get_mapping(row, "payoff_against")}
     return {key: name for key, name in names.items() if not name.endswith("@past")}
 
 
@@ -172,7 +172,8 @@ def finite_or_none(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) and abs(value) < 1e300 else None
 
 
-def _get_table(row: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _get_mapping(row: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return the row's value `name` if it is a mapping, else {}."""
     value = row.get(name)
     return value if isinstance(value, Mapping) else {}
 

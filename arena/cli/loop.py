@@ -13,19 +13,19 @@ _RUNNER = asyncio.Runner()
 def wait(work: Coroutine[Any, Any, Result], by_signal: bool = True) -> Result:
     """Run the coroutine on the process's event loop and return its result. Inside the loop, use `await` instead.
 
-    Ctrl-C cancels the work; without `by_signal`, code that the work waits on, such as a prompt, has to handle it.
+    Ctrl-C cancels the work; without `by_signal`, code within the work, such as a prompt, has to handle it.
     If the work fails, tasks that it started are cancelled; other tasks, such as an engine's, continue. If another loop
     is running, as in a notebook, the loop runs in a thread, and an interrupt waits for it.
     """
     if _is_in_other_loop():
-        with ThreadPoolExecutor(1, "arena-loop") as beside:
-            return beside.submit(lambda: wait(work, by_signal=False)).result()
+        with ThreadPoolExecutor(1, "arena-loop") as executor:
+            return executor.submit(lambda: wait(work, by_signal=False)).result()
     with closing(work):  # avoids a warning if it is interrupted before it starts
-        others = asyncio.all_tasks(_RUNNER.get_loop())
+        earlier = asyncio.all_tasks(_RUNNER.get_loop())
         try:
             return _RUNNER.run(work) if by_signal else _RUNNER.get_loop().run_until_complete(work)
         except BaseException:
-            _cancel(asyncio.all_tasks(_RUNNER.get_loop()) - others)
+            _cancel(asyncio.all_tasks(_RUNNER.get_loop()) - earlier)
             raise
 
 

@@ -120,7 +120,7 @@ def _explain_external_error(error: Exception) -> tuple[str, int] | None:
                 _redirect_to_devnull(stream)
         return f"{error.filename or 'the output'} cannot be written: {error.strerror}", 1
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
-        return f"{str(error.filename)[:80]}…: no file can have so long a name", 2
+        return f"{str(error.filename)[:80]}…: this file name is too long", 2
     line = loading.describe_foreign_error(error)
     return (f"{line} ({DEBUG}=1 shows the traceback)", 2) if line else None
 

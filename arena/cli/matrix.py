@@ -52,7 +52,7 @@ def matrix_(
         ),
     ] = "",
     tasks: Annotated[
-        int, typer.Option(min=2, max=10**5, help="Number of hidden entities, the same for every agent and person.")
+        int, typer.Option(min=2, max=10**5, help="Number of tasks (hidden entities), equal for all agents and persons.")
     ] = 50,
     trials: Annotated[int, typer.Option(min=1, max=1000, help="Matches per task, with different randomness.")] = 4,
     k: Annotated[int | None, typer.Option("--k", min=1, help="Largest k of pass^k; default --trials.")] = None,

@@ -1,4 +1,4 @@
-"""Data about a run that the page (`arena view`, `arena report`) shows and its log does not hold.
+"""Data for the page (`arena view`, `arena report`) that a run's log does not contain.
 
 The analysis package imports no games, credit or tokenizers, so `analysis.commands` passes these functions to it.
 """
@@ -21,16 +21,16 @@ from games.contracts import Deal
 from games.plain_files import read_plain
 
 TURN_FACTS = ("offer", "offered", "turn", "turns_left", "splits", "legal")
-"""Facts that change with the turn, or follow from the other facts of the deal."""
+"""Facts that are left out, because they change with the turn or follow from other facts."""
 MAX_TOKENIZER = 50 * 10**6
-"""Bytes of a tokenizer file."""
+"""Maximum bytes of a tokenizer file."""
 
 
 def deal_facts(game: str, options: str, seed: int, acts: Iterable[tuple[str, str]]) -> dict[str, dict[str, Any]]:
     """Return a match's public facts (key "") and each seat's private facts when it first moves.
 
-    `options` is JSON; `acts` are the match's (seat, act) pairs. Returns {} for a game or tools that are not part of
-    Arena, whose code is never run here, and for a log that was edited or has other rules.
+    `options` is JSON; `acts` are the match's (seat, act) pairs. Returns {} if the game or tools are not part of Arena,
+    whose code never runs here, or if the log was edited or has other rules.
 
     >>> deal_facts("kuhn_poker", "{}", 7, [("first", "BET"), ("second", "FOLD")])["first"]
     {'card': 'Q'}
@@ -50,7 +50,7 @@ def deal_facts(game: str, options: str, seed: int, acts: Iterable[tuple[str, str
 
 
 def find_marks(game: str, options: str, seed: int, acts: Iterable[tuple[str, str]]) -> list[list[Mark]]:
-    """Return the places in images that each act names. Arguments and exceptions are as for `deal_facts`; else []."""
+    """Return, by act, the places in images that it names. Takes what `deal_facts` takes; [] where that returns {}."""
     from arena.evaluate.deal_facts import replay_marks
 
     if game not in games.GAMES or SEAT_TOOLS in options:
@@ -69,10 +69,10 @@ def list_theory_values(game: str) -> Mapping[str, float]:
 
 
 def compare_estimators(run: Path, estimators: str, iteration: int, trust: bool = False) -> list[dict[str, Any]]:
-    """Return an iteration's turns as rows: `match`, `turn`, `reward`, and the advantage by each estimator's name.
+    """Return an iteration's turns as rows: `match`, `turn`, `reward`, and an advantage under each estimator's name.
 
-    `estimators` is a list as for `arena credit`. Raises ConfigError for an unknown estimator, or one that the log does
-    not suffice for. Runs an event loop, so do not call it inside one.
+    `estimators` is a list as for `arena credit`. Raises ConfigError for an unknown estimator, or one that needs
+    more than the log. Runs an event loop, so do not call it inside one.
     """
     from arena.cli.credit import parse_estimators
     from arena.config.saved_config import load_experiment

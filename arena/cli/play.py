@@ -161,7 +161,9 @@ def assign_seats(game: Game, assignments: Sequence[str]) -> dict[str, str]:
     return {name: assigned[name] for name in names}
 
 
-def load_others(title: str, game: Game, players: Mapping[str, str], loader: ContenderLoader) -> dict[str, Contender]:
+def load_others(
+    game_name: str, game: Game, players: Mapping[str, str], loader: ContenderLoader
+) -> dict[str, Contender]:
     """Load and check the contenders of all seats that are not human. Scripted policies talk if they can."""
     from agents.players.scripted import add_remarks
     from arena.cli.loop import wait
@@ -175,8 +177,8 @@ def load_others(title: str, game: Game, players: Mapping[str, str], loader: Cont
         raise ConfigError(f"{error}{nearest(misspelt[0], [HUMAN]) if misspelt else ''}") from None
     others = {seat: loaded[spec] for seat, spec in players.items() if spec != HUMAN}
     for seat, contender in others.items():
-        contender.check(title, game, seat)
-    for line in warn_unknown_games(others.values(), title):
+        contender.check(game_name, game, seat)
+    for line in warn_unknown_games(others.values(), game_name):
         note(line)
     return others
 
@@ -248,6 +250,6 @@ def _format_options(options: Mapping[str, Any]) -> str:
 
 def _make_text(text: str, style: str) -> Text:
     """Return a styled text in which control characters are visible."""
-    from agents.reply import visible
+    from agents.reply import remove_invisible
 
-    return Text(visible(text, keep="\n"), style=style)
+    return Text(remove_invisible(text, keep="\n"), style=style)

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 
 class RunGroup(TyperGroup):
-    """Command group `arena run`, with a hint for a recipe's name in place of a command."""
+    """Command group `arena run`. For a recipe's name in place of a command, the error names the right command."""
 
     def get_command(self, ctx: typer.Context, cmd_name: str) -> TyperCommand | None:  # type: ignore[override]
         """Return the command of this name, or None. Raises ConfigError, with the right command, for a recipe's name."""
-        if own := super().get_command(ctx, cmd_name):
-            return own  # type: ignore[return-value]
+        if command := super().get_command(ctx, cmd_name):
+            return command  # type: ignore[return-value]
         from arena.config.sources import recipe_names
 
         if cmd_name in recipe_names():
@@ -75,7 +75,7 @@ def run_selfplay(
     out: Annotated[Path | None, typer.Option(help="Run folder; default runs/NAME-TIME.")] = None,
     reuse: Annotated[
         Path | None,
-        typer.Option(metavar="RUN", help="Run of the same pipeline; copy its first stages whose settings are equal."),
+        typer.Option(metavar="RUN", help="Earlier run of the pipeline; copy its leading stages with equal settings."),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -168,11 +168,11 @@ def resume(
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
-    """Resume a run from its newest valid checkpoint, or a pipeline in the stage that has not ended.
+    """Resume a run from its newest valid checkpoint, or a pipeline from its unfinished stage.
 
     Settings that may change: iterations, checkpoint, evaluate, endpoint, threads, scale, limits of time and memory,
-    learn.lr and learn.nonfinite (docs/run-folder.md). The run records each change in environment.json. In a pipeline
-    they change in the stage that runs now, and in no later one.
+    learn.lr and learn.nonfinite (docs/run-folder.md). The run records each change in environment.json. In a pipeline,
+    changes apply to the unfinished stage only.
 
     Example: arena resume runs/latest --iterations 40 --set learn.lr=1e-5
     """
@@ -182,11 +182,11 @@ def resume(
         from arena.config.saved_config import load_experiment
         from arena.config.sources import parse_scale, set_layer
         from arena.launch import resume_run
-        from arena.store.stages import pipeline_of
+        from arena.store.stages import find_pipeline
 
     assignments = [*(set_ or []), *([f"iterations={iterations}"] if iterations is not None else [])]
     layers = [*(parse_scale(scale) if scale else []), *map(set_layer, assignments)]
-    if pipeline_of(run):
+    if find_pipeline(run):
         return _resume_pipeline(run, layers, trust, as_json)
     experiment = load_experiment(run, layers, trust)
     console, screen = _make_screen(experiment.iterations, as_json)
@@ -197,7 +197,7 @@ def resume(
 
 @dataclass(frozen=True, kw_only=True)
 class SelfplayOptions:
-    """Options of `arena run selfplay`. Empty and None leave a setting to the recipe."""
+    """Options of `arena run selfplay`. Empty ones and None leave the setting to the recipe."""
 
     game: str
     recipe: str
@@ -215,21 +215,22 @@ class SelfplayOptions:
 def _build_layers(options: SelfplayOptions) -> list[Layer]:
     """Return the layers of settings that the options describe. Raises ConfigError for invalid options."""
     import games
-    from arena.config.sources import file_layer, parse_scale, recipe_layer, recipe_of, set_layer
+    from arena.config.sources import file_layer, get_game_recipe, parse_scale, recipe_layer, set_layer
 
     if options.game and (complaint := games.find_problem(options.game)):
         raise ConfigError(f"{complaint} (arena list games)")
-    own = [file_layer(options.config)] if options.config else []
+    config = [file_layer(options.config)] if options.config else []
     is_complete = not (options.recipe or options.game) and any(
-        key in layer.data for layer in own for key in ("game", "tables", "source", "stages")
+        key in layer.data for layer in config for key in ("game", "tables", "source", "stages")
     )
-    layers = own if is_complete else [recipe_layer(options.recipe) if options.recipe else recipe_of(options.game), *own]
+    recipe = [] if is_complete else [recipe_layer(options.recipe) if options.recipe else get_game_recipe(options.game)]
+    layers = [*recipe, *config]
     if options.arm:
         from arena.config.arms import arm_layers
         from arena.config.recipe import compose_recipe
 
-        recipe = compose_recipe(layers)
-        layers += arm_layers(recipe, options.arm, recipe.seed if options.seed is None else options.seed)
+        composed = compose_recipe(layers)
+        layers += arm_layers(composed, options.arm, composed.seed if options.seed is None else options.seed)
     roles = json.dumps(str(options.roles)) if options.roles else None
     flags = {"roles": roles, "iterations": options.iterations, "seed": options.seed}
     flags["game.name"] = json.dumps(options.game) if options.recipe and options.game else None

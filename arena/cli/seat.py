@@ -15,7 +15,7 @@ from typing import Any
 
 from agents.facts import format_literal
 from agents.names import nearest
-from agents.players.human import LISTED, TALK_LENGTH, Human, HumanLeft, accepts_act, read_act
+from agents.players.human import MAX_LISTED, TALK_LENGTH, Human, HumanLeft, accepts_act, read_act
 from agents.reply import to_one_line
 from arena.play.contenders import HumanContender
 from arena.play.match import MatchPlan, SeatedPlayer
@@ -57,7 +57,7 @@ class PageSeat(Human):
             "messages": [_message_to_json(message) for message in view.messages],
             "words": teller.in_words(view.seat) if teller else "",
             "facts": [] if teller else [*_list_facts(view.public), *_list_facts(view.private)],
-            "legal": list(view.legal[:LISTED]) if view.legal is not None and not teller else None,
+            "legal": list(view.legal[:MAX_LISTED]) if view.legal is not None and not teller else None,
         }  # fmt: skip
 
 

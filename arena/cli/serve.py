@@ -10,12 +10,13 @@ import typer
 from arena.errors import ConfigError
 
 KEY = "ARENA_SERVE_KEY"
+"""Environment variable with the key that clients must send."""
 
 
 def serve(
     contender: Annotated[str, typer.Argument(help="A run, such as runs/latest@12, or a model or its folder.")],
     policy: Annotated[str, typer.Option(help="Serve only this policy of the run.")] = "",
-    host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 8000,
     engine: Annotated[str, typer.Option(help="Inference engine (arena list engines).")] = "in_process",
 ) -> None:
@@ -56,7 +57,7 @@ def serve(
         name or Path(contender).name: ServedModel(
             model,
             min(model.positions, loaded.engine.max_context),
-            model.frame.longest_token,
+            model.frame.longest_token_length,
             find_roles(loaded.cast.experiment, name),
         )
         for name, model in loaded.cast.policies.items()

@@ -77,8 +77,8 @@ def show_changes(console: Console, comparisons: Iterable[Change], rows: list[dic
     for change in comparisons:
         figures: list[Cell] = [_format_full_interval(change.last)]
         if change.difference:
-            moved = format_difference(change.name, change.difference, _format_full_interval(change.difference))
-            figures = [_format_full_interval(change.first), *figures, moved]
+            formatted = format_difference(change.name, change.difference, _format_full_interval(change.difference))
+            figures = [_format_full_interval(change.first), *figures, formatted]
         table.append([change.name, *figures, *(format_number(change.theory.get(s), "{:.2f}") for s in solutions)])
     title = f"{first} against {last} (95 % intervals; ≈ within noise)" if first != last else f"{last} (95 % intervals)"
     console.print()
@@ -94,7 +94,7 @@ def show_strength(
 ) -> None:
     """Print the first and last exact exploitability by game.
 
-    Also explains why payoffs are no measure of strength in `uninformative` games, and win rates in games
+    Also explains why payoffs do not measure strength in `uninformative` games, and win rates in games
     `without_rivals`.
     """
     for game, (first, last) in exploitability.items():
@@ -103,13 +103,13 @@ def show_strength(
         line = f"{game}: exploitability {first.exploitability:.4f} at first, {last.exploitability:.4f} at last (exact) "
         console.print(Text("\n").append(line).append(shown), soft_wrap=True)
     reasons = [
-        f"{game}: what one learner wins the other loses, so payoffs say nothing of strength: see `arena eval` below, "
-        "or give the run a `league` to play against"
+        f"{game}: what one learner wins the other loses, so payoffs say nothing about strength: see `arena eval` below,"
+        " or give the run a `league` to play against"
         for game in uninformative
         if game not in exploitability
     ]
     reasons += [
-        f"{game}: its seats are no rivals, so a win rate would say nothing: compare payoffs and figures"
+        f"{game}: its seats are not rivals, so a win rate is not meaningful: compare payoffs and figures"
         for game in without_rivals
     ]
     for reason in reasons:
@@ -170,7 +170,7 @@ def list_branch_lines(rows: Iterable[Mapping[str, Any]], row: Mapping[str, Any])
 
 
 def match_to_json(path: Path, match: str) -> dict[str, Any]:
-    """Return a match's log row with the facts of its deal as `facts`, or null if the deal cannot be repeated."""
+    """Return a match's log row with the facts of its deal as `facts`, or null if the deal cannot be reproduced."""
     from arena.evaluate.deal_facts import recover_facts
 
     row = RunReader(path).match(match)
@@ -205,12 +205,12 @@ def _read_message_text(message: Mapping[str, Any], match: str) -> str:
 def _describe_image(reader: RunReader, image: Mapping[str, Any]) -> str:
     """Return an image's hash, type, size and file, or that the file is missing."""
     path = reader.log.blobs.folder / image["hash"]
-    place = str(path) if reader.log.blobs.has(image["hash"]) else "not in log/blobs"
-    return f"{image['hash']} {image['media']} {image['width']}x{image['height']}: {place}"
+    location = str(path) if reader.log.blobs.has(image["hash"]) else "not in log/blobs"
+    return f"{image['hash']} {image['media']} {image['width']}x{image['height']}: {location}"
 
 
 def _format_policy(seat: Mapping[str, Any]) -> str:
-    """Return POLICY@VERSION, or the name alone of a scripted policy or of a past version, which ends in `@VERSION`."""
+    """Return POLICY@VERSION, or only the name for scripted policies and past versions (which have @VERSION in it)."""
     is_past = str(seat["policy"]).endswith(f"@{seat['version']}")
     return str(seat["policy"]) if is_past or seat["kind"] == "brain" else f"{seat['policy']}@{seat['version']}"
 

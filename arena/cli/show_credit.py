@@ -14,7 +14,7 @@ from arena.plain import printable
 from arena.store.reader import RunReader
 
 MAX_REPLY = 60
-"""Characters of a reply beside its advantages."""
+"""Maximum characters of a reply beside its advantages."""
 
 
 def show_comparison(console: Console, run: Path, comparison: Comparison, match: str) -> None:
@@ -39,11 +39,11 @@ def show_comparison(console: Console, run: Path, comparison: Comparison, match: 
     console.print()
     show_line(console, f"match {match}, turn by turn (arena show {run} {match})")
     columns = ("turn", *(f"{name:>7}" for name in ("reward", *comparison.estimators)), "said")
-    show_table(console, columns, _turn_rows(run, comparison, match))
+    show_table(console, columns, _make_turn_rows(run, comparison, match))
 
 
-def _turn_rows(run: Path, comparison: Comparison, match: str) -> Iterator[list[Cell]]:
-    """Yield a row per turn of the match; turns of seats that do not train have no numbers."""
+def _make_turn_rows(run: Path, comparison: Comparison, match: str) -> Iterator[list[Cell]]:
+    """Yield a row per turn of the match, without numbers for turns of untrained seats."""
     credited = comparison.turns[comparison.turns["match"] == match].set_index("turn")
     figures = ("reward", *comparison.estimators)
     for turn in RunReader(run).match(match)["turns"]:

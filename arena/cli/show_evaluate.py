@@ -25,7 +25,7 @@ from arena.play.settings import GameSpec
 from arena.statistics import Interval
 
 MAX_NAME = 40
-"""Characters of a contender's name in a table."""
+"""Maximum characters of a contender's name in a table."""
 
 
 def shorten_names(names: Iterable[str]) -> dict[str, str]:
@@ -64,10 +64,10 @@ def show_results(console: Console, results: Sequence[Result]) -> None:
     for game in {format_game(r.game): r.game for r in results}.values():
         console.print()
         show_line(console, format_game(game), "bold")
-        own = [r for r in results if r.game == game]
-        is_rated = any(r.scored for r in own)
+        game_results = [r for r in results if r.game == game]
+        is_rated = any(r.scored for r in game_results)
         rows: list[list[Cell]] = []
-        for r in own:
+        for r in game_results:
             rates = [
                 format_interval(r.rate("win")),
                 *(format_number(r.rate(n).estimate, "{:.2f}") for n in ("draw", "loss")),
@@ -81,9 +81,9 @@ def show_results(console: Console, results: Sequence[Result]) -> None:
             rows.append([*cells, format_number(r.mean("invalid").estimate, "{:.1%}")])
         rated = ("win", "draw", "loss") if is_rated else ()
         show_table(console, ("against", "matches", *rated, "payoff", "illegal"), rows)
-        if line := explain_no_win_rate(own):
+        if line := explain_no_win_rate(game_results):
             show_line(console, line, "dim")
-        for r in own:
+        for r in game_results:
             figures = [
                 f"{name} {format_interval(r.mean(name))}"
                 for name in r.figures
@@ -94,21 +94,23 @@ def show_results(console: Console, results: Sequence[Result]) -> None:
 
 
 def explain_no_win_rate(results: Sequence[Result]) -> str:
-    """Return why a game whose seats are no rivals has no win rate; "" for other games."""
+    """Return why a game whose seats are not rivals has no win rate; "" for other games."""
     game = make_game(results[0].game)
     if game.rivals or len(results[0].seats) < 2:
         return ""
     seats = " and ".join(results[0].seats)
-    return f"{seats} are no rivals: a win rate would say nothing here, compare payoffs and the game's figures"
+    return f"{seats} are not rivals, so a win rate is not meaningful: compare payoffs and the game's figures"
 
 
 GENERAL = ("payoff", "win", "invalid")
+"""Figures of all games, which are printed first."""
 NAMES = {"invalid": "illegal", "win": "win rate"}
+"""Names of figures in tables, if they differ."""
 
 
 def show_differences(console: Console, before: Sequence[Result], after: Sequence[Result]) -> None:
     """Print every figure of the results before and after training, with the difference paired by deal."""
-    show_line(console, f"{after[0].contender} against its own beginning, on the same deals (95 % intervals)", "bold")
+    show_line(console, f"{after[0].contender} before and after training, on the same deals (95 % intervals)", "bold")
     short = shorten_names(dict.fromkeys(_name_opponent(r) for r in after))
     for game in {format_game(r.game): r.game for r in after}.values():
         console.print()
@@ -121,9 +123,9 @@ def show_differences(console: Console, before: Sequence[Result], after: Sequence
             rows.append([others.get(_name_opponent(new), f"against {short[_name_opponent(new)]}")])
             shared = [name for name in (*GENERAL, *new.figures) if name in new.figures and name in old.figures]
             for name in dict.fromkeys(shared):
-                moved = compute_change(old, new, name)
+                change = compute_change(old, new, name)
                 cells = [f"  {NAMES.get(name, name)}", format_interval(old.mean(name)), format_interval(new.mean(name))]
-                rows.append([*cells, format_difference(name, moved, format_interval(moved))])
+                rows.append([*cells, format_difference(name, change, format_interval(change))])
         show_table(console, ("", "before", "after", "difference"), rows)
 
 
@@ -152,8 +154,8 @@ def show_standings(console: Console, s: Standings) -> None:
         console, f"{format_game(s.game)}: {s.matches} matches, {s.deals} deals per pair (95 % intervals)", "bold"
     )
     rated, short = "elo" in s.table, shorten_names(map(str, s.table.index))
-    own = ("score", "Elo\n(Bradley–Terry)") if rated else ()
-    table = make_table("", "payoff", *own)
+    ratings = ("score", "Elo\n(Bradley–Terry)") if rated else ()
+    table = make_table("", "payoff", *ratings)
     for name, row in s.table.iterrows():
         cells = [short[str(name)], format_interval(Interval(row["payoff"], row["low"], row["high"]))]
         if rated:
@@ -180,9 +182,9 @@ def show_standings(console: Console, s: Standings) -> None:
 def show_exploitabilities(console: Console, game: GameSpec, exploitabilities: Mapping[str, Exploitability]) -> None:
     """Print a row per contender: NashConv, exploitability, gains, value and legal mass."""
     first, short = next(iter(exploitabilities.values())), shorten_names(exploitabilities)
-    one, *_ = seats = list(first.gains)
+    first_seat, *_ = seats = list(first.gains)
     show_line(console, f"{format_game(game)}: exact, over {first.states:,} information states", "bold")
-    columns = ("", "NashConv", "exploitability", f"gain\n{' / '.join(seats)}", f"value\n{one}", "legal\nmass")
+    columns = ("", "NashConv", "exploitability", f"gain\n{' / '.join(seats)}", f"value\n{first_seat}", "legal\nmass")
     rows = []
     for name, e in exploitabilities.items():
         gains, mass = " / ".join(map(_format_exact, e.gains.values())), format_number(e.legal_mass, "{:.3g}")
@@ -192,16 +194,18 @@ def show_exploitabilities(console: Console, game: GameSpec, exploitabilities: Ma
                 _format_exact(e.nash_conv),
                 _format_exact(e.exploitability),
                 gains,
-                _format_exact(e.value[one]),
+                _format_exact(e.value[first_seat]),
                 mass,
             ]
         )
     show_table(console, columns, rows)
-    show_line(console, "gain: of a best response there; legal mass: of replies that are a legal act and no more", "dim")
+    show_line(
+        console, "gain: of a best response there; legal mass: share of replies that are exactly a legal act", "dim"
+    )
 
 
 def _format_exact(value: float) -> str:
-    """Return the value without the solver's last digits and without a negative zero."""
+    """Return the value with four decimals, without the solver's rounding errors and without a negative zero."""
     return f"{round(value, 9) + 0.0:.4f}"
 
 

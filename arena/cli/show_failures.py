@@ -33,7 +33,7 @@ def _find(run: Path, failed: list[FailedMatch], match: str) -> FailedMatch:
             return each
     near = get_close_matches(match[:64], [each.match for each in failed], n=1)
     hint = f" — did you mean '{near[0]}'?" if near else ""
-    raise StoreError(f"{run} keeps no failed match '{match[:64]}'{hint}")
+    raise StoreError(f"{run} has no failed match '{match[:64]}'{hint}")
 
 
 def _show_all(console: Console, run: Path, failed: list[FailedMatch], omitted: dict[int, int]) -> None:
@@ -42,7 +42,7 @@ def _show_all(console: Console, run: Path, failed: list[FailedMatch], omitted: d
     ]
     show_table(console, ("match", "it", "game", "kind", "why", "where"), [[*map(printable, row)] for row in rows])
     for iteration, count in sorted(omitted.items()):
-        show_line(console, f"iteration {iteration}: {count} more failed and are not kept", "dim")
+        show_line(console, f"iteration {iteration}: {count} more failed, which were only counted", "dim")
     if failed:
         console.print()
         show_line(console, f"one in full: arena show {run} {failed[-1].match} --failures")

@@ -18,6 +18,7 @@ from arena.cli.catalogue import list_entries, sample_views
 from games.contracts import Game
 
 SHOWN_ACTS = 8
+"""Maximum legal acts to print per seat."""
 
 
 def describe(name: str) -> dict[str, Any]:
@@ -29,7 +30,7 @@ def describe(name: str) -> dict[str, Any]:
     from arena.play.settings import GameSpec
 
     game, factory = make_game(GameSpec(name=name)), games.find_factory(name)
-    views = {view.seat: view for view in reversed(sample_views(name, "", ""))}  # each seat's first
+    views = {view.seat: view for view in reversed(sample_views(name, "", ""))}  # the first view of each seat
     seats = [str(seat) for seat in game.possible_agents]
     mover = next(seat for seat in seats if seat in views)
     return {
@@ -80,32 +81,32 @@ def _list_players(game: Game) -> list[str]:
 
 def show_game(console: Console, name: str) -> None:
     """Print a game's rules, facts, acts, options, rewards, theory and players, as `describe` returns them."""
-    from agents.reply import visible
+    from agents.reply import remove_invisible
 
-    about = describe(name)
+    description = describe(name)
 
     def section(title: str, *lines: str) -> None:
-        console.print(Text(visible(f"— {title} —"), style="bold"))
+        console.print(Text(remove_invisible(f"— {title} —"), style="bold"))
         for line in lines:
-            console.print(Text(visible(line, keep="\n")), soft_wrap=True)
+            console.print(Text(remove_invisible(line, keep="\n")), soft_wrap=True)
 
-    section(about["game"], about["what"])
-    section("rules, as {{ rules }}", about["rules"])
-    section("public, what every seat sees; an example", *format_facts("public", about["public"]))
-    for seat in about["seats"]:
-        if seat not in about["private"]:
+    section(description["game"], description["what"])
+    section("rules, as {{ rules }}", description["rules"])
+    section("public, what every seat sees; an example", *format_facts("public", description["public"]))
+    for seat in description["seats"]:
+        if seat not in description["private"]:
             section(f"seat {seat}", "(does not move in the example)")
             continue
-        acts = about["acts"][seat]
+        acts = description["acts"][seat]
         more = f", … ({len(acts)} acts)" if len(acts) > SHOWN_ACTS else ""
         legal = f"legal = {', '.join(acts[:SHOWN_ACTS])}{more}" if acts else "legal = none: acts are not listed"
-        section(f"seat {seat}", *format_facts("private", about["private"][seat]), legal)
-    options = [f"{option}: {kind} = {default}" for option, (kind, default) in about["options"].items()]
+        section(f"seat {seat}", *format_facts("private", description["private"][seat]), legal)
+    options = [f"{option}: {kind} = {default}" for option, (kind, default) in description["options"].items()]
     section("options, as --option A=B or game.options", *options)
-    if about["rewards"]:
-        section("rewards", ", ".join(f"{part}: {line}" for part, line in about["rewards"].items()))
-    if about["theory"]:
-        section("theory", ", ".join(f"{value_name} {value:g}" for value_name, value in about["theory"].items()))
-    roles = ", ".join(about["roles"]) or "none of its own; player, nano_player, mars_player fit any game"
-    players = ", ".join(about["players"]) or "no scripted policy: models, endpoints and people"
+    if description["rewards"]:
+        section("rewards", ", ".join(f"{part}: {line}" for part, line in description["rewards"].items()))
+    if description["theory"]:
+        section("theory", ", ".join(f"{value_name} {value:g}" for value_name, value in description["theory"].items()))
+    roles = ", ".join(description["roles"]) or "none of its own; player, nano_player, mars_player fit any game"
+    players = ", ".join(description["players"]) or "no scripted policy: models, endpoints and people"
     section("who can play it", players, f"roles: {roles}")

@@ -1,4 +1,4 @@
-"""A panel's evaluations as a table: payoff by member and seat, before and after, with the best response."""
+"""Tables of panel evaluations: payoff by member and seat, before and after training, and of the best response."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def show_panel_table(
     console: Console,
     after: Evaluation,
     before: Evaluation | None,
-    known: TrainingOpponents,
+    training_opponents: TrainingOpponents,
     contender: str,
     times: Sequence[str] = (),
 ) -> None:
     """Print a row per member and seat, the panel's mean, and the deal and valid rates.
 
-    Members in `known` are marked. `times` are the headers of the columns before and after training.
+    Members that are `training_opponents` are marked. `times` are the headers of the columns before and after training.
     """
     headers = [*(times or ("before", "after")), "difference"] if before else ["payoff"]
     cells, means = compare_cells(after, before), compare_means(after, before)
@@ -46,12 +46,12 @@ def show_panel_table(
     show_line(console, format_game(GameSpec(name=after.game, options=after.options)), "dim")
     short = shorten_names(dict.fromkeys(c.member for c, _ in cells))
     rows: list[list[Cell]] = []
-    for one, payoff in cells:
-        by_deal = {"deal": one.deal or [], "valid": one.valid}
+    for cell, payoff in cells:
+        by_deal = {"deal": cell.deal or [], "valid": cell.valid}
         rates = [
             format_number(mean_ci([v for v in by_deal[name] if v is not None]).estimate, "{:.2f}") for name in shares
         ]
-        member = f"{printable(short[one.member])}{_mark(one.member, known)}, {one.seat}"
+        member = f"{printable(short[cell.member])}{_mark(cell.member, training_opponents)}, {cell.seat}"
         rows.append([member, *_format_row(payoff, rates, has_best)])
     rates = [format_number(means[name].after.estimate, "{:.2f}") for name in shares]
     rows.append([Text("panel", style="bold"), *_format_row(means["payoff"], rates, has_best)])
@@ -62,10 +62,11 @@ def show_panel_table(
         if name in means:
             console.print(_format_rate_change(name, means[name]), soft_wrap=True)
     members = {c.member for c, _ in cells}
-    notes = ["* met in training"] if known.met & members else []
-    notes += ["† imitated in training: its play was demonstrated"] if (known.demonstrated - known.met) & members else []
+    notes = ["* met in training"] if training_opponents.met & members else []
+    if (training_opponents.demonstrated - training_opponents.met) & members:
+        notes.append("† imitated in training: its play was demonstrated")
     if notes:
-        show_line(console, " · ".join([*notes, "all others it never met"]), "dim")
+        show_line(console, " · ".join([*notes, "the others were not met in training"]), "dim")
 
 
 def show_run_panel(
@@ -107,8 +108,8 @@ def _mean_payoff(evaluation: Evaluation) -> float | None:
 
 def _format_row(payoff: Comparison, rates: Sequence[str], has_best: bool) -> list[Cell]:
     before = [] if payoff.before is None else [format_interval(payoff.before)]
-    moved = payoff.difference
-    difference = [] if moved is None else [format_difference("payoff", moved, format_interval(moved))]
+    interval = payoff.difference
+    difference = [] if interval is None else [format_difference("payoff", interval, format_interval(interval))]
     return [
         *before,
         format_interval(payoff.after),
@@ -124,5 +125,5 @@ def _format_rate_change(name: str, rate: Comparison) -> Text:
     return line.append(format_difference(name, rate.difference, format_interval(rate.difference)))
 
 
-def _mark(member: str, known: TrainingOpponents) -> str:
-    return "*" if member in known.met else "†" if member in known.demonstrated else ""
+def _mark(member: str, training_opponents: TrainingOpponents) -> str:
+    return "*" if member in training_opponents.met else "†" if member in training_opponents.demonstrated else ""

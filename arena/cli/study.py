@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 STYLES = {"holds": "green", "contradicted": "red"}
 DEFAULT_SEEDS = 5
-"""Seeds per arm if neither the rule nor the command says how many."""
+"""Seeds per arm if neither the recipe nor the command sets them."""
 
 
 def study(
     recipe: Annotated[
-        str, typer.Argument(help="A recipe (arena list recipes), or a whole experiment's file.", show_default=False)
+        str, typer.Argument(help="A recipe (arena list recipes), or an experiment file.", show_default=False)
     ],
     seeds: Annotated[
         int | None,
@@ -152,7 +152,7 @@ def _rehearse(
             iterations = with_arm(experiment, arm).iterations
             print(f"{arm}: a run of {iterations} iterations takes about {_format_seconds(each)}")
         size = f"{len(arms)} arms × {seeds} seeds, {parallel} at a time"
-        print(f"the whole, {size}: about {_format_seconds(total)}; nothing is judged here")
+        print(f"whole study, {size}: about {_format_seconds(total)}; no verdict from a rehearsal")
     if runner.failures:
         raise typer.Exit(1)
 
@@ -178,7 +178,7 @@ def _show(console: Console, plan: Plan, results: Results) -> None:
     spec = results.spec
     last = "before and after" if spec.figure.startswith((EVALUATED, PANEL)) else f"last {spec.last} iterations"
     title = f"{results.name}: {spec.figure}, {results.seeds} seeds, {last} (95 % intervals)"
-    columns = ("arm", "seeds", "first", "last", "change", f"{spec.arm} minus it")
+    columns = ("arm", "seeds", "first", "last", "change", f"{spec.arm} - arm")
     for heading, arms in {title: results.arms, **results.secondary}.items():
         show_line(console, heading, "bold")
         rows = [
@@ -193,7 +193,7 @@ def _show(console: Console, plan: Plan, results: Results) -> None:
         if runs
     ]
     if work:  # with equally many matches, an arm may still take more optimiser steps
-        show_table(console, ("learned from, a run", "optimiser steps", "tokens"), work)
+        show_table(console, ("learned per run", "optimiser steps", "tokens"), work)
     show_line(
         console, f"{results.verdict.verdict}: {results.verdict.because}", STYLES.get(results.verdict.verdict, "yellow")
     )

@@ -17,7 +17,7 @@ from games.contracts import UNREAD
 Row = dict[str, Any]
 MEAN = "mean payoff"
 SOLUTIONS = ("equilibrium", "nash")
-"""Solution concepts whose values are in the reports of games with a theory."""
+"""Solution concepts whose theoretical values games may report."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def _mean_theory(name: str, rows: list[Row]) -> dict[str, float]:
 
 
 def _read_end_matches(run: Path) -> list[list[Row]]:
-    """Return two lists of finished matches, of the first and of the last iteration; [] before any iteration."""
+    """Return the finished matches of the first and of the last iteration as two lists; [] before any iteration."""
     reader = RunReader(run)
     numbers = _list_finished_iterations(reader)
     finished = {k: select_complete(reader.log.read(k, streams=False)) for k in {*numbers[:1], *numbers[-1:]}}
@@ -110,10 +110,11 @@ def _list_figures(rows: list[Row]) -> list[tuple[str, Figure]]:
     for game in games:
         sample = next(row for row in rows if row["game"] == game)
         title = f"{game}: " if len(games) > 1 else ""
-        own = [row for row in rows if row["game"] == game]
-        shown = [(name, figure) for name, figure in _list_game_figures(sample) if name != MEAN or not _is_zero_sum(own)]
+        game_rows = [row for row in rows if row["game"] == game]
+        hidden = MEAN if _is_zero_sum(game_rows) else ""
+        shown = [(name, figure) for name, figure in _list_game_figures(sample) if name != hidden]
         if len(sample["payoffs"]) > 1 and "deal" not in sample["report"] and not _has_no_rivals(sample):
-            met = sorted({name for row in own for name in find_opponents(row).values()})
+            met = sorted({name for row in game_rows for name in find_opponents(row).values()})
             shown = [*((f"win rate against {name}", _make_win_figure(name)) for name in met), *shown]
         figures += [(f"{title}{name}", _restrict_to_game(game, figure)) for name, figure in shown]
     return figures
@@ -124,7 +125,7 @@ def _make_win_figure(opponent: str) -> Figure:
 
     def won(row: Row) -> float | None:
         others = {seat for seat, name in find_opponents(row).items() if name == opponent}
-        learners = [seat for seat, held in row["seats"].items() if held["trained"]]
+        learners = [seat for seat, player in row["seats"].items() if player["trained"]]
         if not others or not learners:
             return None
         lead = max(row["payoffs"][s] for s in learners) - max(row["payoffs"][s] for s in others)

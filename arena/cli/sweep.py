@@ -27,7 +27,7 @@ RECORD = "sweep.json"
 
 def sweep(
     recipe: Annotated[
-        str, typer.Argument(help="A recipe (arena list recipes), or a whole experiment's file.", show_default=False)
+        str, typer.Argument(help="A recipe (arena list recipes), or an experiment file.", show_default=False)
     ],
     set_: Annotated[
         list[str] | None,
@@ -47,9 +47,9 @@ def sweep(
         typer.Option(min=0, max=2**61, help="First seed; default one that the recipe's study does not use."),
     ] = None,
     figure: Annotated[
-        str, typer.Option(help="Figure to compare; default the figure of the recipe's study, or mean_payoff.")
+        str, typer.Option(help="Metric to compare; default that of the recipe's study, or mean_payoff.")
     ] = "",
-    less_is_better: Annotated[bool, typer.Option("--less-is-better", help="Rank the lowest figure first.")] = False,
+    less_is_better: Annotated[bool, typer.Option("--less-is-better", help="Rank the lowest value first.")] = False,
     most: Annotated[int, typer.Option(min=1, max=10**4, help="Largest number of runs.")] = 200,
     out: Annotated[Path | None, typer.Option(help="Folder of the sweep; default runs/sweep-NAME.")] = None,
     jobs: Jobs = None,
@@ -111,17 +111,17 @@ def _show(console: Console, plan: Plan, results: Results, ranked: Sequence[Ranke
     show_line(
         console, f"{results.name}: {spec.figure}, {results.seeds} seeds, {order} (95 % intervals over seeds)", "bold"
     )
-    has_arms = any(one.arm for one in ranked)
+    has_arms = any(setting.arm for setting in ranked)
     columns = ("setting", *(["arm"] if has_arms else []), "seeds", spec.figure, "run")
     rows = [
         (
-            " ".join(one.settings),
-            *([one.arm] if has_arms else []),
-            str(len(one.values)),
-            format_interval(one.mean),
-            one.name,
+            " ".join(setting.settings),
+            *([setting.arm] if has_arms else []),
+            str(len(setting.values)),
+            format_interval(setting.mean),
+            setting.name,
         )
-        for one in ranked
+        for setting in ranked
     ]
     show_table(console, columns, rows)
     if line := describe_missing_runs(plan, results):

@@ -1,1 +1,1 @@
-"""Experiments: settings models, composition from recipes, files and overrides, and checks."""
+"""Experiments: models of their settings, composition from recipes, files and overrides, and checks."""

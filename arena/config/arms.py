@@ -37,7 +37,7 @@ def select_arms(experiment: Recipe, names: Sequence[str]) -> list[str]:
 def arm_layers(experiment: Recipe, arm: str, seed: int) -> list[Layer]:
     """Return an arm's overrides as layers of settings: the study's `each` for this seed, then the arm's own.
 
-    The first arm, the recipe itself, has none of its own. Raises ConfigError for an unknown arm.
+    The first arm has no overrides of its own, because it is the recipe itself. Raises ConfigError for an unknown arm.
     """
     study = require_study(experiment)
     if arm not in study.names:
@@ -47,9 +47,9 @@ def arm_layers(experiment: Recipe, arm: str, seed: int) -> list[Layer]:
     return each + [_make_layer(f"study.arms.{arm}", setting) for setting in study.arms.get(arm, ())]
 
 
-def _make_layer(place: str, setting: str) -> Layer:
+def _make_layer(field_name: str, setting: str) -> Layer:
     layer = set_layer(setting)
-    return replace(layer, source=layer.source.replace("--set", f"{place}:", 1))
+    return replace(layer, source=layer.source.replace("--set", f"{field_name}:", 1))
 
 
 def with_arm(experiment: R, arm: str, seed: int = 0) -> R:
@@ -64,8 +64,8 @@ def with_arm(experiment: R, arm: str, seed: int = 0) -> R:
 def check_arms(experiment: Recipe) -> None:
     """Raise ConfigError unless the study's arms are valid experiments that play as many matches as the first arm.
 
-    Also checks that the study's metrics of evaluations and panels are among those that `evaluate` plays. Arms in
-    `study.uneven` may play another number.
+    Arms in `study.uneven` may play another number. Also checks that the section `evaluate` measures the study's metrics
+    of evaluations and panels.
     """
     study = require_study(experiment)
     evaluate = find_last_experiment(experiment).evaluate
@@ -97,7 +97,7 @@ Budget = tuple[tuple[int, int], ...]
 
 
 def compute_budget(recipe: Recipe) -> Budget:
-    """Return the number of iterations and of matches per iteration, including branches, by stage."""
+    """Return the number of iterations, and of matches per iteration including branches, of each experiment."""
     return tuple((each.iterations, each.play.max_matches) for each in list_experiments(recipe))
 
 

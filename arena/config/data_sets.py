@@ -1,10 +1,10 @@
-"""Checks of the data sets that an experiment names, and what follows from them: hashes and the number of iterations."""
+"""Checks of an experiment's data sets, which also set their hashes and the number of iterations."""
 
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from arena.config.experiment import MOST_ITERATIONS, Experiment
+from arena.config.experiment import MAX_ITERATIONS, Experiment
 from arena.data.rows import DataSet, RowOrder
 from arena.data.units import UnitSplitter
 from arena.errors import ConfigError
@@ -13,12 +13,12 @@ from arena.play.settings import RunRows, UnitsSpec
 
 
 def with_data_sets(experiment: Experiment, announce: Callable[[str], None], exported: Path | None = None) -> Experiment:
-    """Validate every row of the experiment's data sets, and return it with their hashes.
+    """Validate every row of the experiment's data sets, and return the experiment with their hashes.
 
-    With `source.epochs` the number of iterations is that of the batches in all passes. `exported` are the rows of a
-    source that names a run, which is not checked without them. `announce` is called with each slow step. Raises
-    ConfigError, with file and row, for a malformed row, and if the loss or a setting does not fit the rows. Returns
-    other experiments unchanged.
+    If `source.epochs` is set, `iterations` becomes the number of batches in all epochs. `exported` are the rows that
+    were exported from a run that `source` names; without them, that source is not checked. `announce` is called with
+    each slow step. Raises ConfigError, with file and row, for a malformed row, and if the loss or a setting does not
+    fit the rows. Returns experiments without data sets unchanged.
     """
     return _with_demonstrations(_with_source(experiment, announce, exported), announce)
 
@@ -38,11 +38,11 @@ def _with_source(experiment: Experiment, announce: Callable[[str], None], export
         order = RowOrder(len(rows), experiment.seed, source.held_out, source.epochs)
     except ValueError as error:
         raise ConfigError(f"source.{error}") from None
-    fixed = source.model_copy(update={"sha256": rows.sha256})
+    hashed = source.model_copy(update={"sha256": rows.sha256})
     iterations = order.batches(source.batch) if source.epochs else experiment.iterations
-    if iterations > MOST_ITERATIONS:
-        raise ConfigError(f"source.epochs: {iterations:,} iterations: at most {MOST_ITERATIONS:,}; raise source.batch")
-    return experiment.model_copy(update={"source": fixed, "iterations": iterations})
+    if iterations > MAX_ITERATIONS:
+        raise ConfigError(f"source.epochs: {iterations:,} iterations: at most {MAX_ITERATIONS:,}; raise source.batch")
+    return experiment.model_copy(update={"source": hashed, "iterations": iterations})
 
 
 def _with_demonstrations(experiment: Experiment, announce: Callable[[str], None]) -> Experiment:
@@ -63,7 +63,7 @@ def _with_demonstrations(experiment: Experiment, announce: Callable[[str], None]
 def _open_checked(
     path: Path, sha256: str | None, field: str, announce: Callable[[str], None], units: UnitsSpec | None = None
 ) -> DataSet:
-    """Return a data set with all rows validated, and their replies split if they have `units`; its files are closed."""
+    """Validate all rows of a data set, and with `units` the split of their replies. Return it with closed files."""
     rows = open_data(path, sha256, field)
     try:
         if units and rows.kind != "chats":

@@ -27,7 +27,7 @@ from arena.scale.settings import ScaleSpec
 from arena.store.settings import CheckpointSpec
 from arena.trackers.settings import TrackerNames
 
-MOST_ITERATIONS = 10**5
+MAX_ITERATIONS = 10**5
 ROW_LOSSES = ("likelihood", "dpo", "kto")
 """Losses that can learn from a data set."""
 
@@ -46,7 +46,7 @@ class Experiment(Spec):
     """Name of the run, and first part of its folder's name."""
     seed: Seed = 0
     """Seed of all random choices."""
-    iterations: Annotated[int, Field(ge=1, le=MOST_ITERATIONS)]
+    iterations: Annotated[int, Field(ge=1, le=MAX_ITERATIONS)]
     """Number of iterations. Each one plays, learns and publishes new weights."""
     precision: Literal["auto", "fp32", "bf16", "bf16-true"] = "fp32"
     """Precision of play and learning. `bf16` computes matrix products in bfloat16. `bf16-true` also stores the weights
@@ -86,7 +86,7 @@ class Experiment(Spec):
     tracker: TrackerNames = ["tensorboard"]
     """Trackers of metrics and sample matches: `tensorboard`, `trackio`, `wandb`, or [] for none."""
     source: SourceSpec | None = None
-    """Source of matches: another run's log. null plays new matches."""
+    """Source to learn from without play: another run's log, or a data set. null plays new matches."""
     scale: ScaleSpec | None = None
     """Trainer ranks and engines as Ray processes. null runs everything in one process."""
     study: StudySpec | None = None
@@ -165,10 +165,10 @@ class Experiment(Spec):
             self._forbid_games()
             return self
         for field in ("game", "seats"):
-            given = getattr(self, field) is not None
-            if self.tables is None and not given:
+            is_given = getattr(self, field) is not None
+            if self.tables is None and not is_given:
                 raise ConfigError(f"{field}: missing: give `game` and `seats`, or `tables` for several games")
-            if self.tables is not None and given:
+            if self.tables is not None and is_given:
                 raise ConfigError(
                     f"{field}: given together with `tables`: give one of the two (`{field}: null` removes this one)"
                 )
@@ -181,10 +181,10 @@ class Experiment(Spec):
         return self
 
     def _forbid_games(self) -> None:
-        """Raise ConfigError if a setting needs a game."""
+        """Raise ConfigError if a setting needs a game, which this run lacks."""
         imitating = [f"policies.{name}.imitate" for name, policy in self.policies.items() if policy.imitate]
         needing = {"league": self.league, "evaluate": self.evaluate, "learn.demonstrations": self.learn.demonstrations}
-        if named := [*imitating, *(name for name, given in needing.items() if given)]:
+        if named := [*imitating, *(name for name, setting in needing.items() if setting)]:
             raise ConfigError(f"{named[0]}: needs a game: give `game` and `seats`, or remove it")
 
     @model_validator(mode="after")
@@ -221,10 +221,10 @@ class Experiment(Spec):
         """Raise ConfigError unless the critic computes the values that estimators and other parts of credit need."""
         rule, by_critic = self.credit, list_critic_measures()
         values = frozenset[str]().union(*by_critic.values())
-        given = by_critic[rule.critic.name] if rule.critic else frozenset[str]()
+        computed = by_critic[rule.critic.name] if rule.critic else frozenset[str]()
         for place, part in rule.parts():
             needed = part.needs & values
-            if needed - given:
+            if needed - computed:
                 fitting = " or ".join(name for name, gives in by_critic.items() if needed <= gives)
                 instead = f", not {rule.critic.name}" if rule.critic else ""
                 raise ConfigError(f"credit.{place}: {part.name} needs credit.critic: {fitting}{instead}")
@@ -235,7 +235,7 @@ class Experiment(Spec):
         """Check that each deal is played several times, as a group or by branches, if credit compares its matches."""
         alone = self.play.group == 1 and self.play.max_matches == self.play.matches
         judging = [part for place, part in self.credit.parts() if place != "transforms"]
-        for part in (inner for one in judging for inner in (one, *one.parts)):
+        for part in (inner for outer in judging for inner in (outer, *outer.parts)):
             by = part.with_defaults().settings.get("by") or ()
             if alone and "seed" in by:
                 raise ConfigError(
@@ -257,7 +257,7 @@ class Experiment(Spec):
                 wanted["credit.estimator: refuel"] = credit.estimator.name == "refuel"
                 wanted["credit.transforms: []"] = not credit.transforms
             wanted["learn.aggregate: turn_mean"] = learn.aggregate.name == "turn_mean"
-        if missing := [setting for setting, given in wanted.items() if not given]:
+        if missing := [setting for setting, is_set in wanted.items() if not is_set]:
             part = f"learn.loss: {learn.loss.name}" if of_pairs else "credit.estimator: refuel"
             raise ConfigError(f"{part} compares two replies in the same context: set {' and '.join(missing)}")
         return self

@@ -1,4 +1,4 @@
-"""All kinds of parts by name, and the key of the experiment for each kind."""
+"""All kinds of parts by name, and the experiment's key for each kind."""
 
 from typing import Any
 
@@ -38,11 +38,11 @@ PLACES = {
     "aggregate": "learn.aggregate", "regulariser": "learn.regularisers", "replay": "learn.replay",
     "part": "play.parts", "pipeline_stage": "stages",
 }  # fmt: skip
-"""Key of the experiment at which a part of each kind is set. Schedules may be at any number."""
+"""Key of the experiment that sets parts of each kind. A schedule can replace any number."""
 
 
 def choose(kind: str, name: str, /, **settings: Any) -> PartConfig:
-    """Return a part, such as the estimator `grpo`, by the name of its kind and its own name, with its settings.
+    """Return the part `name` of a kind, such as the estimator `grpo`, with these settings.
 
     Raises KeyError for an unknown kind, ValueError for an unknown name or bad settings.
     """
@@ -52,16 +52,16 @@ def choose(kind: str, name: str, /, **settings: Any) -> PartConfig:
 def with_hints(error: ValidationError) -> ValidationError:
     """Return a copy of the validation error with a hint for each unknown part name: the right key or nearest name."""
     errors: list[InitErrorDetails] = []
-    for fault in error.errors(include_url=False):
-        about = fault.get("ctx", {})
-        kind: Any = fault["type"]
+    for detail in error.errors(include_url=False):
+        context = detail.get("ctx", {})
+        kind: Any = detail["type"]
         if kind == "part_error":
-            kind = PydanticCustomError("part_error", fault["msg"].replace("{", "{{").replace("}", "}}"))
-            if "kind" in about:
-                kind = part_config.make_unknown_error(**{**about, "hint": _hint(about["name"], about["kind"])})
-        details: InitErrorDetails = {"type": kind, "loc": fault["loc"], "input": fault["input"]}
-        if about and isinstance(kind, str):
-            details["ctx"] = about
+            kind = PydanticCustomError("part_error", detail["msg"].replace("{", "{{").replace("}", "}}"))
+            if "kind" in context:
+                kind = part_config.make_unknown_error(**{**context, "hint": _hint(context["name"], context["kind"])})
+        details: InitErrorDetails = {"type": kind, "loc": detail["loc"], "input": detail["input"]}
+        if context and isinstance(kind, str):
+            details["ctx"] = context
         errors.append(details)
     return ValidationError.from_exception_data(error.title, errors)
 

@@ -27,16 +27,16 @@ def parse_endpoints(assignments: Iterable[str]) -> dict[str, EndpointSpec]:
     `A=B` sets the server of `endpoint:MODEL`, whose name is ""; `NAME.A=B` sets a named one. Raises ConfigError for a
     malformed assignment or setting.
     """
-    given: dict[str, dict[str, Any]] = {}
+    settings_by_server: dict[str, dict[str, Any]] = {}
     for assignment in assignments:
-        place, equals, value = (part.strip() for part in assignment.partition("="))
-        name, dot, setting = place.rpartition(".")
+        key, equals, value = (part.strip() for part in assignment.partition("="))
+        name, dot, setting = key.rpartition(".")
         if not equals or bool(dot) != bool(re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,63}", name)):
             example = "--endpoint url=http://localhost:8000/v1, or --endpoint NAME.url=…"
             raise ConfigError(f"--endpoint {assignment}: write A=B, such as {example}")
-        given.setdefault(name, {})[setting] = text_layer(f"--endpoint {place}", value).data
+        settings_by_server.setdefault(name, {})[setting] = text_layer(f"--endpoint {key}", value).data
     servers = {}
-    for name, settings in given.items():
+    for name, settings in settings_by_server.items():
         try:
             servers[name] = EndpointSpec.model_validate(settings)
         except ValidationError as error:
@@ -47,15 +47,15 @@ def parse_endpoints(assignments: Iterable[str]) -> dict[str, EndpointSpec]:
 def compose(layers: Iterable[Layer]) -> Experiment:
     """Merge the layers, later over earlier, and return the validated experiment.
 
-    Expands presets. Nano models get the learning rate `NANO_LR` unless a layer sets another. Raises ConfigError with
-    source and line, also for a pipeline, which is no single experiment.
+    Expands presets. Nano models get the learning rate `NANO_LR` unless a layer sets another. Raises ConfigError, with
+    source and line, for invalid settings or a pipeline.
     """
     stack = list(layers)
     settings = merge_layers(stack)
     if STAGES in settings:
         source = next(layer.source for layer in reversed(stack) if STAGES in layer.data)
-        what = "this takes a single experiment, not a pipeline (arena run selfplay --config runs one)"
-        raise ConfigError(f"{source}: it has `stages`, and {what}")
+        expected = "a single experiment is needed, not a pipeline (arena run selfplay --config runs one)"
+        raise ConfigError(f"{source}: it has `stages`, but {expected}")
     try:
         return with_role_tools(Experiment.model_validate(merge(find_nano_defaults(settings), settings)))
     except ValidationError as error:
@@ -63,14 +63,14 @@ def compose(layers: Iterable[Layer]) -> Experiment:
 
 
 def merge_layers(layers: Iterable[Layer]) -> dict[str, Any]:
-    """Return the settings of all layers, later over earlier, with presets expanded and not validated.
+    """Merge the settings of all layers, later over earlier, and expand presets. Does not validate them.
 
-    Raises ConfigError for a layer that is no mapping.
+    Raises ConfigError for a layer that is not a mapping.
     """
     settings: dict[str, Any] = {}
     for layer in layers:
         require_mapping(layer)
-        # `tables` replaces `game` and `seats`, and the other way round.
+        # `tables` replaces `game` and `seats`, and vice versa.
         lower = ("game", "seats") if "tables" in layer.data else ("tables",) if "game" in layer.data else ()
         settings = merge({key: value for key, value in settings.items() if key not in lower}, _expand_preset(layer))
     return settings
@@ -81,12 +81,12 @@ NANO_LR = 5e-4
 
 
 def find_nano_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `learn.lr` as `NANO_LR`, below all layers, if all policies are nano models; else {}."""
+    """Return the default `learn.lr: NANO_LR` if all policies are nano models; else {}. All layers override it."""
     policies = settings.get("policies")
-    given = list(policies.values()) if isinstance(policies, Mapping) else []
-    models = [policy.get("model") if isinstance(policy, Mapping) else None for policy in given]
-    tiny = bool(models) and all(isinstance(model, str) and _is_nano(model) for model in models)
-    return {"learn": {"lr": NANO_LR}} if tiny and isinstance(settings.get("learn", {}), Mapping) else {}
+    specs = list(policies.values()) if isinstance(policies, Mapping) else []
+    models = [policy.get("model") if isinstance(policy, Mapping) else None for policy in specs]
+    all_nano = bool(models) and all(isinstance(model, str) and _is_nano(model) for model in models)
+    return {"learn": {"lr": NANO_LR}} if all_nano and isinstance(settings.get("learn", {}), Mapping) else {}
 
 
 def _is_nano(model: str) -> bool:
@@ -97,14 +97,14 @@ def _expand_preset(layer: Layer) -> Mapping[str, Any]:
     """Return the layer's settings with a preset in `learn.loss` expanded. The layer's other settings win."""
     if (preset := find_preset(layer.data, layer.source)) is None:
         return layer.data  # type: ignore[no-any-return]
-    beside = {key: value for key, value in layer.data["learn"].items() if key != "loss"}
-    return {**layer.data, "learn": merge(preset.learn, beside, LearnSpec)}
+    others = {key: value for key, value in layer.data["learn"].items() if key != "loss"}
+    return {**layer.data, "learn": merge(preset.learn, others, LearnSpec)}
 
 
 def merge(below: Mapping[str, Any], above: Mapping[str, Any], hint: Any = Experiment) -> dict[str, Any]:
-    """Merge two mappings of settings key by key; `above` wins, and `hint` is their type.
+    """Merge two mappings of settings, which have the type `hint`, key by key; `above` wins.
 
-    A part of another name replaces the old part with all its settings.
+    A part with another name replaces the old part and all its settings.
     """
     merged = dict(below)
     for key, value in above.items():
@@ -140,7 +140,7 @@ def _find_inner_hint(hint: Any, key: str) -> tuple[bool, Any]:
 
 
 def explain(error: ValidationError, stack: Sequence[Layer], model: type[BaseModel] = Experiment) -> str:
-    """Return the error in one line, with the source and line of the last layer that sets the wrong field.
+    """Return the error in one line, with the source and line of the last layer that sets the invalid field.
 
     `model` is the validated class. Raises ConfigError instead for an entry with a misspelt key.
     """
@@ -161,8 +161,8 @@ def _explain_misspelt_entry(path: tuple[str | int, ...], stack: Sequence[Layer])
     siblings = [key for layer in stack for key in _keys_at(layer.data, path[:-1]) if key != path[-1]]
     source = next((layer.source for layer in reversed(stack) if _has(layer.data, path)), "")
     near = nearest(path[-1], siblings)
-    where = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
-    return strict_yaml.escape_line(f"{source}: {where}: there is no '{path[-1]}'{near}") if near else ""
+    field_name = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
+    return strict_yaml.escape_line(f"{source}: {field_name}: there is no '{path[-1]}'{near}") if near else ""
 
 
 def _keys_at(data: Any, path: tuple[str | int, ...]) -> list[str]:
@@ -184,7 +184,7 @@ def _has(data: Any, path: tuple[str | int, ...]) -> bool:
 
 
 def with_policies(experiment: Experiment, mode: Literal["shared", "separate"]) -> Experiment:
-    """Return the experiment with one policy, `shared`, at all trainable seats, or with one per role, named after it.
+    """Return the experiment with one policy, `shared`, at all trainable seats, or with one per role and named after it.
 
     Raises ConfigError if a frozen policy has such a name, or if policies of different settings would get one name.
     """
@@ -215,7 +215,7 @@ def _make_policy_name(role: str) -> str:
 
 
 def to_yaml(experiment: Experiment) -> str:
-    """Return the exact experiment as YAML. Raises ConfigError if `compose` could not read it back."""
+    """Return the experiment as YAML, which `compose` reads back exactly. Raises ConfigError if that is not possible."""
     try:
         return strict_yaml.dump(experiment.model_dump(mode="json", by_alias=True), CONFIG)
     except strict_yaml.YamlError as error:

@@ -22,32 +22,32 @@ def check_models(experiment: Experiment, tables: Sequence[Table], announce: Call
         folder = resolve(model)
         check_weights(folder)
         frame = load_tokenizer_and_frame(folder)[1]
-        keeps = any(role.history == "keep" for table in tables for role in table.roles.values())
+        keeps_replies = any(role.history == "keep" for table in tables for role in table.roles.values())
         if frame.is_forgeable:
             notes.append(
                 f"{folder.name}: its chat template ends turns by plain text, so players can forge other speakers"
             )
         if frame.prints_time:
             notes.append(f"{folder.name}: its chat template prints the time, which is fixed at {CLOCK:%d %b %Y, %H:%M}")
-        if frame.rewrites_thoughts and keeps:
+        if frame.rewrites_thoughts and keeps_replies:
             notes.append(
                 f"{folder.name}: its chat template rewrites thoughts of earlier replies, but roles with "
                 "`history: keep` read them as written (docs/export.md)"
             )
     _check_learners(experiment)
     _check_references(experiment)
-    _check_sight(experiment)
+    _check_vision(experiment)
     return notes
 
 
-def _check_sight(experiment: Experiment) -> None:
+def _check_vision(experiment: Experiment) -> None:
     """Raise ConfigError for settings of vision that a policy's model does not support."""
     for name, policy in experiment.policies.items():
         if not policy.images and not policy.freeze:
             continue
         field = "images" if policy.images else "freeze"
         try:
-            token = find_image_token(resolve_base(resolve(policy.model)), policy.sight.max_pixels)
+            token = find_image_token(resolve_base(resolve(policy.model)), policy.vision_settings.max_pixels)
         except WeightsError as error:
             raise ConfigError(f"policies.{name}: {error}") from None
         if token is None:
@@ -55,7 +55,7 @@ def _check_sight(experiment: Experiment) -> None:
 
 
 def _check_references(experiment: Experiment) -> None:
-    """Raise ConfigError unless each `reference` can score all that its policy reads and writes."""
+    """Raise ConfigError unless each `reference` can score every token of its policy."""
     for name, policy in experiment.policies.items():
         if policy.reference:
             try:
@@ -68,22 +68,22 @@ def _check_references(experiment: Experiment) -> None:
 
 
 def _check_learners(experiment: Experiment) -> None:
-    """Raise ConfigError if precision or ZeRO stage do not support the weights or adapters of a policy."""
+    """Raise ConfigError if the precision or ZeRO stage does not support the weights or adapter of a policy."""
     if experiment.precision == "bf16-true" and experiment.learn.zero_stage < 2:
         raise ConfigError(
             "precision: bf16-true needs ZeRO's float32 master weights: set learn.zero_stage to 2 or 3, or use bf16"
         )
     for name, policy in experiment.policies.items():
-        given = is_adapter(resolve(policy.model))
-        if given and policy.adapter:
+        is_given_adapter = is_adapter(resolve(policy.model))
+        if is_given_adapter and policy.adapter:
             raise ConfigError(
                 f"policies.{name}: {policy.model} is already an adapter, trained further: remove `adapter`"
             )
         if not policy.train:
             continue
-        if (given or policy.adapter) and experiment.precision == "bf16-true":
+        if (is_given_adapter or policy.adapter) and experiment.precision == "bf16-true":
             raise ConfigError(f"policies.{name}: an adapter's base is in bfloat16 anyway: set precision to bf16")
-        if (given or policy.adapter) and experiment.learn.zero_stage == 3:
+        if (is_given_adapter or policy.adapter) and experiment.learn.zero_stage == 3:
             raise ConfigError(
                 f"policies.{name}: an adapter's base is not partitioned: set learn.zero_stage to 0, 1 or 2"
             )

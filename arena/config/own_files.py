@@ -1,7 +1,7 @@
-"""Copies of a run's own files (roles, games, parts, data) in its folder, and trust in code and servers of a folder.
+"""Copies of a run's own files (roles, games, parts, data) in its folder, and trust in a folder's code and servers.
 
-The copies make a run folder complete, and later edits of the originals do not change the run. Games and parts are code.
-Code in a run folder is imported, and its servers are asked with the user's keys, only if a run with the same files and
+With the copies a run folder is complete, and later edits of the originals do not change the run. Games and parts are
+code. Code in a run folder is imported, and its servers get the user's keys, only if a run with the same files and
 servers was started on this machine before, or if the user passes `--trust` once.
 """
 
@@ -27,14 +27,14 @@ from games.adapters.modules import find_child_module, parse_module
 from games.plain_files import read_plain
 from simulators.toolbox.mcp_server import REFUSED
 
-LARGEST = 4 * 10**9
+MAX_FILE_BYTES = 4 * 10**9
 """Maximum size in bytes of a file that is copied into a run folder."""
 FILES = "files"
 """Key of a run's environment: for each file name in the config, its copy's path, its hash and its original path."""
 
 
-def gather(experiment: Experiment) -> tuple[dict[str, bytes], dict[str, dict[str, str]]]:
-    """Read the files that the experiment names (roles, games, parts, data), to be copied into a new run folder.
+def read_named_files(experiment: Experiment) -> tuple[dict[str, bytes], dict[str, dict[str, str]]]:
+    """Read the files that the experiment names (roles, games, parts, data), to copy them into a new run folder.
 
     Returns the contents by path within the folder, and the record for the environment's key `FILES`. Writes nothing.
     """
@@ -43,7 +43,7 @@ def gather(experiment: Experiment) -> tuple[dict[str, bytes], dict[str, dict[str
     for kind, name, source in _list_named_files(experiment):
         if name not in known:
             with explain_errors(source, "reading"):
-                data = read_plain(source, LARGEST)
+                data = read_plain(source, MAX_FILE_BYTES)
             place = _find_free_path(f"{kind}/{source.name}", data, copies)
             copies[place] = data
             known[name] = {"copy": place, "sha256": hash_bytes(data), "from": str(source)}
@@ -51,10 +51,9 @@ def gather(experiment: Experiment) -> tuple[dict[str, bytes], dict[str, dict[str
 
 
 def admit_code(run: Path, config: Any, trust: bool = False) -> None:
-    """Make the loader import the code that a run's config names from its copies in the run folder, if trusted.
+    """Make the loader import the code that a run's config names from the run folder, and refuse untrusted code.
 
-    Importing untrusted code then fails. Works on the raw config, because composing it already loads code. `trust`
-    trusts the code from now on.
+    `config` is the raw config, because composing it already loads code. `trust` trusts the code from now on.
     """
     known = _read_recorded_files(run)
     for path in _list_code_files(config):
@@ -63,15 +62,15 @@ def admit_code(run: Path, config: Any, trust: bool = False) -> None:
 
 
 def with_own_roles(run: Path, experiment: Experiment, trust: bool = False) -> Experiment:
-    """Return the experiment with its roles read from the run folder; make the loader use the folder's other copies.
+    """Return the experiment with roles from the run folder, and make the loader use the folder's other copies.
 
     `trust` trusts the copied code from now on. Raises ConfigError if a copy was edited, StoreError if one is missing.
     """
     known = _read_recorded_files(run)
-    for about in known.values():
-        copy = join_inside(run, about["copy"])
+    for record in known.values():
+        copy = join_inside(run, record["copy"])
         with explain_errors(copy, "reading"):
-            if hash_bytes(read_plain(copy)) != about["sha256"]:
+            if hash_bytes(read_plain(copy)) != record["sha256"]:
                 raise ConfigError(f"{copy} was edited since its run began: restore it, or start a new run")
     for path in _list_part_files(experiment):
         _load_code_from(run, path, known, trust)
@@ -84,7 +83,7 @@ def with_own_roles(run: Path, experiment: Experiment, trust: bool = False) -> Ex
         REFUSED.pop(address, None)
         if _harness_digest(address) not in _read_trusted():
             REFUSED[address] = f"{run} would ask the MCP server {address[:200]!r}: to allow that, pass --trust"
-    roles = {name: str(run / about["copy"]) for name, about in known.items() if about["copy"].startswith("roles/")}
+    roles = {name: str(run / record["copy"]) for name, record in known.items() if record["copy"].startswith("roles/")}
     if not roles:
         return experiment
     tables = [_with_roles(table, roles) for table in experiment.all_tables()]
@@ -101,24 +100,24 @@ def require_own_tools(run: Path, experiment: Experiment, options: Mapping[str, A
         raise StoreError(f"{run}: its log names tools that its experiment does not")
 
 
-def list_edited(run: Path) -> list[str]:
+def list_edited_files(run: Path) -> list[str]:
     """Return a note for each original file that was edited since the run began. The run uses its own copy."""
     notes = []
-    for name, about in _read_recorded_files(run).items():
-        source = Path(about["from"])
-        if source.is_file() and hash_bytes(source.read_bytes()) != about["sha256"]:
-            notes.append(f"{name} was edited since {run} began; the run uses its own copy, {run / about['copy']}")
+    for name, record in _read_recorded_files(run).items():
+        source = Path(record["from"])
+        if source.is_file() and hash_bytes(source.read_bytes()) != record["sha256"]:
+            notes.append(f"{name} was edited since {run} began; the run uses its own copy, {run / record['copy']}")
     return notes
 
 
 def resolve_game_name(name: str, *experiments: Experiment | None) -> str:
-    """Return the name of a user's game, PATH/FILE.py:CLASS, as the experiments spell its path.
+    """Return the name of a user's game, PATH/FILE.py:CLASS, with the path by which the experiments name it.
 
-    The first experiment with a game of that file and class decides. Returns `name` if there is none.
+    The first experiment with a game of that file and class counts. Returns `name` if there is none.
     """
     known = (game.name for experiment in experiments if experiment for game in _list_games(experiment))
-    own = (called for called in known if Path(called).name == Path(name).name) if ".py:" in name else ()
-    return next(iter(own), name)
+    same = (other for other in known if Path(other).name == Path(name).name) if ".py:" in name else ()
+    return next(iter(same), name)
 
 
 def trust_files(experiment: Experiment) -> None:
@@ -163,8 +162,8 @@ def admit_servers(
 ) -> None:
     """Raise ConfigError if a run folder names an untrusted server, which would get a key.
 
-    Otherwise, or with `trust`, records all `wanted` servers as trusted. Servers in `wanted` that differ from the
-    `recorded` ones come from the user's command and are trusted.
+    Servers in `wanted` that differ from the `recorded` ones come from the user's command, so they are trusted. If no
+    server is refused, or with `trust`, all `wanted` ones are recorded as trusted.
     """
     for name, server in wanted.items():
         from_folder = name in recorded and _server_digest(recorded[name]) == _server_digest(server)
@@ -177,7 +176,8 @@ def admit_servers(
 def admit_harnesses(run: Path, wanted: Experiment, recorded: Experiment, trust: bool = False) -> None:
     """Raise ConfigError if a run folder names an untrusted agent program, which would be started or asked.
 
-    Otherwise, or with `trust`, trusts all `wanted` ones. Those that are not `recorded` come from the user's command.
+    Programs of `wanted` that `recorded` lacks come from the user's command, so they are trusted. If no program is
+    refused, or with `trust`, all of `wanted` are recorded as trusted.
     """
     for harness in sorted(_list_harnesses(wanted) & _list_harnesses(recorded)):
         if not trust and _harness_digest(harness) not in _read_trusted():
@@ -219,19 +219,19 @@ def _harness_digest(harness: str) -> str:
 
 def _list_harnesses(experiment: Experiment) -> set[str]:
     """Return the commands and URLs of the agent programs at a run's seats, and of the MCP servers of its tools."""
-    seats = [held for table in experiment.all_tables() for held in table.seats.values()]
-    return {held.harness for held in seats if held.harness} | _list_tool_servers(experiment)
+    seats = [seat for table in experiment.all_tables() for seat in table.seats.values()]
+    return {seat.harness for seat in seats if seat.harness} | _list_tool_servers(experiment)
 
 
 def _list_tool_servers(experiment: Experiment) -> set[str]:
     """Return the commands and URLs of the MCP servers of seats' tools."""
-    given = [game.options.get(SEAT_TOOLS) for game in _list_games(experiment)]
-    sources = [one for seats in given if isinstance(seats, Mapping) for held in seats.values() for one in held]
-    return {str(one["mcp"]) for one in sources if isinstance(one, Mapping) and one.get("mcp")}
+    by_game = [game.options.get(SEAT_TOOLS) for game in _list_games(experiment)]
+    all_tools = [tool for seats in by_game if isinstance(seats, Mapping) for tools in seats.values() for tool in tools]
+    return {str(tool["mcp"]) for tool in all_tools if isinstance(tool, Mapping) and tool.get("mcp")}
 
 
 def _admit_modules(run: Path, config: Any, trust: bool) -> None:
-    """Make the loader refuse untrusted modules that names of games refer to; `trust` trusts them."""
+    """Make the loader refuse untrusted modules that the config's games refer to; `trust` trusts them."""
     for module, known in _hash_modules(config).items():
         if trust:
             _trust([known])
@@ -269,13 +269,13 @@ def _load_game_from(run: Path, game: GameSpec, known: Mapping[str, Mapping[str, 
 
 
 def _load_code_from(run: Path, path: Path, known: Mapping[str, Mapping[str, str]], trust: bool) -> None:
-    about = known.get(str(path))
-    own = join_inside(run, about["copy"]).absolute() if about else path
-    digests = {hash_bytes(own.read_bytes())} if own.is_file() else set[str]()
+    record = known.get(str(path))
+    copy = join_inside(run, record["copy"]).absolute() if record else path
+    digests = {hash_bytes(copy.read_bytes())} if copy.is_file() else set[str]()
     if trust:
         _trust(digests)
-    reason = "" if digests <= _read_trusted() else f"{run} would run the code of {own}: read it, then pass --trust"
-    loading.use_saved_copy(path, loading.SavedGameFile(own, reason))
+    reason = "" if digests <= _read_trusted() else f"{run} would run the code of {copy}: read it, then pass --trust"
+    loading.use_saved_copy(path, loading.SavedGameFile(copy, reason))
 
 
 def _list_named_files(experiment: Experiment) -> Iterator[tuple[str, str, Path]]:
@@ -311,7 +311,7 @@ def _list_part_files(experiment: Experiment) -> list[Path]:
 
 
 def _list_code_files(config: Any) -> list[Path]:
-    """Return the distinct paths of all `file.py:name` texts in a config, which may be incomplete or wrong."""
+    """Return the distinct paths of all `file.py:name` texts in a config, which may be incomplete or invalid."""
     return list(dict.fromkeys(filter(None, map(file_of, _list_texts(config)))))
 
 
@@ -362,11 +362,11 @@ def _with_roles(table: TableSpec, roles: Mapping[str, str]) -> TableSpec:
 
 
 def _read_recorded_files(run: Path) -> dict[str, dict[str, str]]:
-    """Return the record of the run's copied files: `copy`, `sha256` and `from` by name. StoreError if malformed."""
+    """Return `copy`, `sha256` and `from` of the run's copied files, by name. Raises StoreError if malformed."""
     files: Any = FolderReader(run).environment().get(FILES, {})
-    texts = ("copy", "sha256", "from")
+    keys = ("copy", "sha256", "from")
     if not isinstance(files, dict) or not all(
-        isinstance(about, dict) and all(isinstance(about.get(text), str) for text in texts) for about in files.values()
+        isinstance(record, dict) and all(isinstance(record.get(key), str) for key in keys) for record in files.values()
     ):
         raise StoreError(f"{run}: its environment does not say which files are its own: restore environment.json")
     return files

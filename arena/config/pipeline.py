@@ -46,7 +46,7 @@ class Head(Spec):
 
 @dataclass(frozen=True, kw_only=True)
 class StageSpec:
-    """Name, kind and settings of a stage, not composed yet; later layers of settings override earlier ones."""
+    """Uncomposed stage: name, kind, and layers of settings of which later ones override earlier ones."""
 
     number: int
     """Position, from 1."""
@@ -69,7 +69,7 @@ class StageSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class Pipeline:
-    """Stages with the settings that they share; later layers of settings override earlier ones."""
+    """Pipeline: its stages and the settings that they share, as layers of which later ones override earlier ones."""
 
     head: Head
     shared: tuple[Layer, ...]
@@ -93,26 +93,25 @@ class Pipeline:
     def to_plain(self, transform: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict) -> dict[str, Any]:
         """Return the pipeline as plain values, which `read_pipeline` reads back.
 
-        `transform` changes settings of runs.
+        `transform` is applied to the shared settings and to the experiment settings of each stage.
         """
         stages = []
         for spec in self.stages:
-            own = Kinds(PIPELINE_STAGE).anchor_value({spec.kind: spec.data()})
+            settings = Kinds(PIPELINE_STAGE).anchor_value({spec.kind: spec.data()})
             if accepts_any_setting(PIPELINE_STAGE, spec.kind):
-                own = {kind: transform(data) for kind, data in own.items()}
-            stages.append(
-                {NAME: spec.name, **own, **({OVERLAY: transform(merge_layers(spec.overlay))} if spec.overlay else {})}
-            )
+                settings = {kind: transform(data) for kind, data in settings.items()}
+            overlay = {OVERLAY: transform(merge_layers(spec.overlay))} if spec.overlay else {}
+            stages.append({NAME: spec.name, **settings, **overlay})
         study = {} if self.study is None else {"study": self.study.model_dump(mode="json")}
         return {**transform(merge_layers(self.shared)), **study, STAGES: stages}
 
     def with_changes(self, changed: Mapping[str, Any], resolve: Resolve = lambda name, model: model) -> "Pipeline":
         """Return the pipeline with absolute paths, final names of models, and `changed` shared settings."""
-        data = self.to_plain(lambda own: _with_models(anchor_paths(own, Experiment), resolve))
+        data = self.to_plain(lambda settings: _with_models(anchor_paths(settings, Experiment), resolve))
         return read_pipeline([Layer(CONFIG, "", merge(data, changed))])
 
     def to_yaml(self) -> str:
-        """Return the pipeline as YAML, from which `read_pipeline` reads the same.
+        """Return the pipeline as YAML, which `read_pipeline` reads back.
 
         Raises ConfigError for values that YAML cannot hold.
         """
@@ -125,7 +124,7 @@ class Pipeline:
 def read_pipeline(layers: Sequence[Layer]) -> Pipeline:
     """Read a pipeline from layers of settings, without composing its stages' experiments.
 
-    The last list of stages counts. Later layers may change its stages' settings by name: `--set
+    The last list of stages replaces earlier ones. Later layers can change settings of its stages by name: `--set
     stages.rl.play.iterations=5`. Raises ConfigError, with source and line, for malformed stages.
     """
     for layer in layers:
@@ -139,20 +138,20 @@ def read_pipeline(layers: Sequence[Layer]) -> Pipeline:
     stages = _read_stages(layers[listing])
     for layer in layers[listing + 1 :]:
         stages = _override_stages(stages, layer)
-    tops = [replace(layer, data={k: v for k, v in layer.data.items() if k != STAGES}) for layer in layers]
-    given = merge_layers(tops)
+    top_layers = [replace(layer, data={k: v for k, v in layer.data.items() if k != STAGES}) for layer in layers]
+    top_settings = merge_layers(top_layers)
     try:
-        head = Head.model_validate({name: given[name] for name in Head.model_fields if name in given})
+        head = Head.model_validate({name: top_settings[name] for name in Head.model_fields if name in top_settings})
     except ValidationError as error:
-        raise ConfigError(explain(error, tops, Head)) from None
-    shared = [replace(layer, data={k: v for k, v in layer.data.items() if k != "study"}) for layer in tops]
+        raise ConfigError(explain(error, top_layers, Head)) from None
+    shared = [replace(layer, data={k: v for k, v in layer.data.items() if k != "study"}) for layer in top_layers]
     return Pipeline(head=head, shared=tuple(shared), stages=tuple(stages))
 
 
 def count_equal_stages(first: Mapping[str, Any], second: Mapping[str, Any]) -> int:
     """Return the number of leading stages that two pipelines share, by their plain settings. `study` may differ."""
-    own = (STAGES, "study")
-    if any(first.get(key) != second.get(key) for key in first.keys() | second.keys() if key not in own):
+    others = (STAGES, "study")
+    if any(first.get(key) != second.get(key) for key in first.keys() | second.keys() if key not in others):
         return 0
     pairs = zip(first[STAGES], second[STAGES], strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
@@ -164,50 +163,49 @@ def locate_error(layer: Layer, path: Sequence[str | int], problem: str) -> Confi
 
 
 def _read_stages(layer: Layer) -> list[StageSpec]:
-    """Read a list of stages. Raises ConfigError for a malformed one, or for two of one name."""
-    listed = layer.data[STAGES]
-    if not 1 <= len(listed) <= MAX_STAGES:
-        raise locate_error(layer, (STAGES,), f"{len(listed)} stages: a pipeline has 1 to {MAX_STAGES}")
+    """Read a list of stages. Raises ConfigError for a malformed stage, or two with the same name."""
+    entries = layer.data[STAGES]
+    if not 1 <= len(entries) <= MAX_STAGES:
+        raise locate_error(layer, (STAGES,), f"{len(entries)} stages: a pipeline has 1 to {MAX_STAGES}")
     stages: list[StageSpec] = []
-    for n, entry in enumerate(listed):
-        place = (STAGES, n)
-        spec = _read_stage(layer, place, {entry: None} if isinstance(entry, str) else entry, n + 1)
+    for n, entry in enumerate(entries):
+        path = (STAGES, n)
+        spec = _read_stage(layer, path, {entry: None} if isinstance(entry, str) else entry, n + 1)
         if spec.name in (other.name for other in stages):
-            raise locate_error(layer, place, f"a second stage with the name '{spec.name}': give one another `name`")
+            raise locate_error(layer, path, f"a second stage with the name '{spec.name}': give one another `name`")
         stages.append(spec)
     return stages
 
 
-def _read_stage(layer: Layer, place: tuple[str, int], entry: Any, number: int) -> StageSpec:
+def _read_stage(layer: Layer, path: tuple[str, int], entry: Any, number: int) -> StageSpec:
     """Read one entry of the list of stages. Raises ConfigError for a malformed one."""
     if not isinstance(entry, Mapping):
-        raise locate_error(layer, place, "a stage is its kind with settings, such as `play: {iterations: 5}`")
+        raise locate_error(layer, path, "a stage is its kind with settings, such as `play: {iterations: 5}`")
     kinds = [key for key in entry if key not in (NAME, OVERLAY)]
     if len(kinds) != 1:
         known = ", ".join(PIPELINE_STAGES)
         missing = f"the stage's kind is missing: one of {known}"
-        raise locate_error(layer, place, f"one kind belongs here, not {' and '.join(kinds)}" if kinds else missing)
+        raise locate_error(layer, path, f"one kind belongs here, not {' and '.join(kinds)}" if kinds else missing)
     kind = kinds[0]
     try:
         part(PIPELINE_STAGE, kind)
     except ValueError as error:
         near = nearest(kind, PIPELINE_STAGES) or f" (there are: {', '.join(PIPELINE_STAGES)})"
         unknown = f"unknown kind of stage '{strict_yaml.escape_line(kind, 80)}'{near}"
-        raise locate_error(layer, (*place, kind), str(error) if ".py:" in kind else unknown) from None
+        raise locate_error(layer, (*path, kind), str(error) if ".py:" in kind else unknown) from None
     name = entry.get(NAME, kind.rpartition(":")[2])
     try:
         _NAME.validate_python(name)
     except ValidationError:
-        what = (
-            f"{strict_yaml.escape_line(repr(name), 80)} is no name: use at most 64 lower-case letters, digits, - and _"
-        )
-        raise locate_error(layer, (*place, NAME), f"{what}, first a letter or digit") from None
+        rule = "use at most 64 lower-case letters, digits, - and _, first a letter or digit"
+        problem = f"{strict_yaml.escape_line(repr(name), 80)} is not a valid name: {rule}"
+        raise locate_error(layer, (*path, NAME), problem) from None
     empty = StageSpec(number=number, name=name, kind=kind, settings=(), overlay=())
-    return _with_layers(empty, layer, place, {key: value for key, value in entry.items() if key != NAME})
+    return _with_layers(empty, layer, path, {key: value for key, value in entry.items() if key != NAME})
 
 
 def _override_stages(stages: Sequence[StageSpec], layer: Layer) -> list[StageSpec]:
-    """Return the stages with the settings by which a layer changes them, by name. Raises ConfigError if malformed."""
+    """Return the stages with a layer's overrides, which are by stage name. Raises ConfigError if it is malformed."""
     changed = layer.data.get(STAGES, {})
     if not isinstance(changed, Mapping):
         raise locate_error(
@@ -221,25 +219,25 @@ def _override_stages(stages: Sequence[StageSpec], layer: Layer) -> list[StageSpe
             )
         kind = stages[known.index(name)].kind
         if not isinstance(entry, Mapping) or (wrong := [key for key in entry if key not in (kind, OVERLAY)]):
-            what = f"no {wrong[0]} here" if isinstance(entry, Mapping) else "settings belong here"
-            raise locate_error(layer, (STAGES, name), f"{what}: change the settings under {kind} or {OVERLAY}")
+            problem = f"no {wrong[0]} here" if isinstance(entry, Mapping) else "settings belong here"
+            raise locate_error(layer, (STAGES, name), f"{problem}: change the settings under {kind} or {OVERLAY}")
     return [
         _with_layers(spec, layer, (STAGES, spec.name), changed[spec.name]) if spec.name in changed else spec
         for spec in stages
     ]
 
 
-def _with_layers(spec: StageSpec, layer: Layer, place: tuple[str | int, ...], entry: Mapping[str, Any]) -> StageSpec:
-    """Return the stage with the layer's settings of its kind and `with` over those that it has."""
+def _with_layers(spec: StageSpec, layer: Layer, path: tuple[str | int, ...], entry: Mapping[str, Any]) -> StageSpec:
+    """Return the stage with the entry's settings, under its kind and `with`, added as the highest layer."""
     added: dict[str, tuple[Layer, ...]] = {spec.kind: (), OVERLAY: ()}
-    for key, given in entry.items():
-        data = {} if given is None else given
+    for key, value in entry.items():
+        data = {} if value is None else value
         if not isinstance(data, Mapping):
-            raise locate_error(layer, (*place, key), "a mapping of settings belongs here")
-        added[key] = (Layer(layer.source, layer.text, data, (*layer.at, *place, key)),)
+            raise locate_error(layer, (*path, key), "a mapping of settings belongs here")
+        added[key] = (Layer(layer.source, layer.text, data, (*layer.at, *path, key)),)
     if added[OVERLAY] and accepts_any_setting(PIPELINE_STAGE, spec.kind):
         raise locate_error(
-            layer, (*place, OVERLAY), f"{spec.kind} takes these settings itself: write them under {spec.kind}"
+            layer, (*path, OVERLAY), f"{spec.kind} takes these settings itself: write them under {spec.kind}"
         )
     return replace(spec, settings=spec.settings + added[spec.kind], overlay=spec.overlay + added[OVERLAY])
 

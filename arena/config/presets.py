@@ -78,9 +78,9 @@ def find_preset(data: Mapping[str, Any], source: str) -> Preset | None:
     Raises ConfigError, which names `source`, if the preset is given settings.
     """
     learn = data.get("learn")
-    given = learn.get("loss") if isinstance(learn, Mapping) else None
-    name, settings = next(iter(given.items()), (None, None)) if isinstance(given, Mapping) else (given, None)
-    if not isinstance(name, str) or name not in PRESETS or (isinstance(given, Mapping) and len(given) > 1):
+    loss = learn.get("loss") if isinstance(learn, Mapping) else None
+    name, settings = next(iter(loss.items()), (None, None)) if isinstance(loss, Mapping) else (loss, None)
+    if not isinstance(name, str) or name not in PRESETS or (isinstance(loss, Mapping) and len(loss) > 1):
         return None
     if settings:
         instead = PRESETS[name].learn["loss"]["policy_gradient"]

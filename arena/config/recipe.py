@@ -1,4 +1,4 @@
-"""Recipes of studies: an experiment, or a pipeline, whose last stage is evaluated."""
+"""Recipes of studies: an experiment, or a pipeline, of which the last stage is evaluated."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -44,9 +44,9 @@ def with_study(recipe: R, study: StudySpec) -> R:
 
 
 def with_changes(recipe: R, changed: Mapping[str, Any]) -> R:
-    """Return a copy of the recipe with other values of these top-level settings."""
-    made = recipe.model_copy(update=changed) if isinstance(recipe, Experiment) else recipe.with_changes(changed)
-    return cast(R, made)
+    """Return a copy of the recipe with new values of top-level settings."""
+    copy = recipe.model_copy(update=changed) if isinstance(recipe, Experiment) else recipe.with_changes(changed)
+    return cast(R, copy)
 
 
 def anchor_recipe(recipe: R) -> R:
@@ -55,26 +55,26 @@ def anchor_recipe(recipe: R) -> R:
 
 
 def list_experiments(recipe: Recipe) -> list[Experiment]:
-    """Return the recipe's experiment, or those of a pipeline's stages before any has run; other stages have none."""
+    """Return the recipe's experiment, or the experiments of a pipeline's stages, as composed before any stage runs."""
     return list(experiments_by_stage(recipe).values())
 
 
 def experiments_by_stage(recipe: Recipe) -> dict[str, Experiment]:
-    """Return the experiments of a pipeline by name of stage, before any has run; that of another recipe under ""."""
+    """Return a pipeline's experiments by stage name, as composed before any stage runs; a single experiment as ""."""
     if isinstance(recipe, Experiment):
         return {"": recipe}
     stages = plan(recipe, Path(recipe.name), lambda text: None)
-    return {stage.spec.name: stage.made for stage in stages if isinstance(stage.made, Experiment)}
+    return {stage.spec.name: stage.composed for stage in stages if isinstance(stage.composed, Experiment)}
 
 
 def find_last_experiment(recipe: Recipe) -> Experiment:
     """Return the recipe's experiment, or that of a pipeline's last stage. Raises ConfigError if that one has none."""
     if isinstance(recipe, Experiment):
         return recipe
-    made = plan(recipe, Path(recipe.name), lambda text: None)[-1].made
-    if not isinstance(made, Experiment):
-        raise ConfigError(f"{recipe.name}: its last stage is no experiment, which a study could evaluate")
-    return made
+    last = plan(recipe, Path(recipe.name), lambda text: None)[-1].composed
+    if not isinstance(last, Experiment):
+        raise ConfigError(f"{recipe.name}: its last stage is not an experiment, so a study cannot evaluate it")
+    return last
 
 
 def get_last_stage_prefix(recipe: Recipe) -> str:

@@ -1,4 +1,4 @@
-"""Tools of roles, which are given to the seats with the role."""
+"""Tools that roles define, and that the seats with these roles get."""
 
 import os
 import shlex
@@ -16,7 +16,7 @@ from simulators.toolbox.sources import parse
 
 
 def with_role_tools(experiment: Experiment) -> Experiment:
-    """Return the experiment in which each seat without `tools` has those of its role, with absolute paths.
+    """Return the experiment with the tools of its roles at each seat without `tools`, with absolute paths.
 
     A role that cannot be loaded is ignored here; `resolve_tables` reports it. Raises ConfigError for invalid tools.
     """
@@ -27,10 +27,10 @@ def with_role_tools(experiment: Experiment) -> Experiment:
         roles = list_roles([experiment.roles] if experiment.roles else [])
     except RoleError:
         return experiment
-    found = [{seat: _with_tools(held, roles) for seat, held in table.seats.items()} for table in tables]
-    if all(seats == table.seats for seats, table in zip(found, tables, strict=True)):
+    new_seats = [{seat: _with_tools(spec, roles) for seat, spec in table.seats.items()} for table in tables]
+    if all(seats == table.seats for seats, table in zip(new_seats, tables, strict=True)):
         return experiment
-    changed = [table.model_copy(update={"seats": seats}) for seats, table in zip(found, tables, strict=True)]
+    changed = [table.model_copy(update={"seats": seats}) for seats, table in zip(new_seats, tables, strict=True)]
     return experiment.with_tables(changed)
 
 
@@ -59,16 +59,16 @@ def _with_tools(seat: SeatSpec, roles: Mapping[str, Path]) -> SeatSpec:
 
 
 def _with_absolute_paths(tool: Any, folder: Path) -> Any:
-    """Return the source with file names relative to `folder` made absolute."""
+    """Return the tool with file names relative to `folder` made absolute."""
     if isinstance(tool, str):
         return os.path.join(folder, tool) if file_of(tool) else tool
-    source = dict(tool)
-    if isinstance(source.get("function"), str):
-        source["function"] = _with_absolute_paths(source["function"], folder)
-    if isinstance(source.get("mcp"), str) and "://" not in source["mcp"]:
+    tool = dict(tool)
+    if isinstance(tool.get("function"), str):
+        tool["function"] = _with_absolute_paths(tool["function"], folder)
+    if isinstance(tool.get("mcp"), str) and "://" not in tool["mcp"]:
         try:
-            words = shlex.split(source["mcp"])
+            words = shlex.split(tool["mcp"])
         except ValueError:
-            return source
-        source["mcp"] = shlex.join(os.path.join(folder, word) if (folder / word).is_file() else word for word in words)
-    return source
+            return tool
+        tool["mcp"] = shlex.join(os.path.join(folder, word) if (folder / word).is_file() else word for word in words)
+    return tool

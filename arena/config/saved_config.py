@@ -1,7 +1,7 @@
 """The experiment saved in a run folder, and the settings that may change when a run is resumed.
 
-Settings may change if they affect neither play nor evaluation, such as the number of iterations, checkpoints, trackers,
-the machine's resources and the learning rate. Any other change would be a different run.
+These settings are in `MAY_CHANGE`, such as the number of iterations, checkpoints, trackers, the machine's resources and
+the learning rate. Any other change would be a different run.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -64,7 +64,7 @@ def load_experiment(run: Path, layers: Sequence[Layer] = (), trust: bool = False
     """Load the experiment from a run folder's config.yaml, with the overrides `layers`.
 
     Raises ConfigError if an edit of config.yaml or an override changes a setting that may not change, or if the run
-    trained a reward model. Without `trust`, also if the folder has code with which no run on this machine was started.
+    trained a reward model; without `trust`, also if the folder has code with which no run on this machine was started.
     """
     config = run / CONFIG
     layer = text_layer(str(config), RunReader(run).config())
@@ -147,8 +147,8 @@ def _list_leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 def _join_changes(changes: Iterable[Change]) -> str:
     first, *rest = changes
-    several = [str(change) for change in (first, *rest[:2])]
-    return ", ".join(several) + (f" and {len(rest) - 2} more" if len(rest) > 2 else "")
+    shown = [str(change) for change in (first, *rest[:2])]
+    return ", ".join(shown) + (f" and {len(rest) - 2} more" if len(rest) > 2 else "")
 
 
 def _abbreviate(value: Any) -> str:

@@ -38,16 +38,16 @@ FILES = {
 DIALECT = "http://json-schema.org/draft-07/schema#"
 """Draft that all editors support."""
 Schema = dict[str, Any]
-OWN = r"\.py:\w+$"
-"""Pattern of a part in a user's file, whose settings are unknown here."""
-WHOLE: Schema = {"$ref": "#"}
+USER_PART = r"\.py:\w+$"
+"""Pattern of the name of a part in a user's file, whose settings are unknown."""
+ANY_SETTINGS: Schema = {"$ref": "#"}
 """Schema of any settings of an experiment."""
 _JSON_NAME: Schema = TypeAdapter(Name).json_schema()
-_OWN_SETTINGS: Schema = {"patternProperties": {OWN: {"type": ["object", "null"]}}, "additionalProperties": False}
+_OWN_SETTINGS: Schema = {"patternProperties": {USER_PART: {"type": ["object", "null"]}}, "additionalProperties": False}
 
 
 class Generator(GenerateJsonSchema):
-    """JSON Schema generator that can also encode defaults that are parts, such as estimators and losses."""
+    """JSON Schema generator that also encodes default values that are parts, such as estimators and losses."""
 
     def encode_default(self, dft: Any) -> Any:
         """Return a field's default as JSON data; a part becomes a dict with `kind`, `name` and `settings`."""
@@ -58,7 +58,7 @@ class Generator(GenerateJsonSchema):
         return super().encode_default(dft)
 
 
-def modeline(kind: str) -> str:
+def make_modeline(kind: str) -> str:
     """Return the first line of a YAML file that names the schema in the same folder."""
     return f"# yaml-language-server: $schema={FILES[kind].name}\n"
 
@@ -77,7 +77,7 @@ def schema_to_text(kind: str) -> str:
 
 
 def _make_experiment_schema() -> Schema:
-    """Return the schema of an experiment with all parts. No key that files or stages may override is required."""
+    """Return the schema of an experiment with all parts. Keys that other layers or stages may set are not required."""
     schema = Experiment.model_json_schema(schema_generator=Generator)
     schema.pop("required")
     definitions: Schema = schema["$defs"]
@@ -88,14 +88,14 @@ def _make_experiment_schema() -> Schema:
     for overridden in ("GameSpec", "PolicySpec", "SeatSpec"):
         definitions[overridden].pop("required")
     definitions[PIPELINE_STAGE.name] = _make_stage_schema(definitions.pop(PIPELINE_STAGE.plural))
-    listed = {
+    stage_list = {
         "type": "array",
         "items": {"$ref": f"#/$defs/{PIPELINE_STAGE.name}"},
         "minItems": 1,
         "maxItems": MAX_STAGES,
     }
     stages = "Stages of a pipeline, which run one after the other and share the other settings."
-    schema["properties"][STAGES] = {"description": stages, **listed}
+    schema["properties"][STAGES] = {"description": stages, **stage_list}
     definitions["EvaluateSpec"]["properties"]["panel"]["anyOf"].insert(0, _suggest(list_panels()))
     definitions["PanelGame"]["properties"]["name"] |= _suggest(games.CLASSES)
     definitions["GameSpec"]["properties"]["name"] |= _suggest(games.CLASSES)
@@ -110,11 +110,11 @@ def _suggest(names: Any) -> Schema:
 
 
 def _make_settings_schema(kind: Kind, name: str, definitions: Schema) -> Schema:
-    """Return the schema of a part's settings, which may be null; add the definitions it refers to to `definitions`."""
+    """Return the schema of a part's settings, which may be null, and add its definitions to `definitions`."""
     schema = settings_model(kind, name).model_json_schema(schema_generator=Generator)
     definitions |= schema.pop("$defs", {})
     schema.pop("title", None)
-    schema = WHOLE if accepts_any_setting(kind, name) else schema
+    schema = ANY_SETTINGS if accepts_any_setting(kind, name) else schema
     description = (getdoc(kind.table[name]) or "").split("\n", 1)[0]
     return {"description": description, "anyOf": [schema, {"type": "null"}]}
 
@@ -122,23 +122,23 @@ def _make_settings_schema(kind: Kind, name: str, definitions: Schema) -> Schema:
 def _make_part_schema(kind: Kind, settings: Schema) -> Schema:
     """Return the schema of a part (estimator, loss, …): a name, its name with settings, or for a schedule a number."""
     names = [*settings, *(PRESETS if kind == LOSS else ())]
-    forms: list[Schema] = [{"enum": names}, {"type": "string", "pattern": OWN}]
+    forms: list[Schema] = [{"enum": names}, {"type": "string", "pattern": USER_PART}]
     forms.append({"allOf": [{"$ref": f"#/$defs/{kind.plural}"}], "maxProperties": 1})
     return {"anyOf": [*forms, {"type": "number"}] if kind.number else forms}
 
 
 def _make_stage_schema(kinds: Schema) -> Schema:
     """Return the schema of a pipeline's stage: a kind with its settings, and its name and other settings beside it."""
-    beside = {"name": _JSON_NAME, "with": WHOLE}
-    return {"anyOf": [{"enum": [*kinds["properties"]]}, {**kinds, "properties": kinds["properties"] | beside}]}
+    common = {"name": _JSON_NAME, "with": ANY_SETTINGS}
+    return {"anyOf": [{"enum": [*kinds["properties"]]}, {**kinds, "properties": kinds["properties"] | common}]}
 
 
 def _resolve_placeholders(schema: Any) -> Any:
     """Return the schema with every placeholder of a part replaced by a reference to its definition."""
     if isinstance(schema, dict):
         if PLACE in schema:
-            kept = {key: value for key, value in schema.items() if key in ("description", "default")}
-            return {**kept, "allOf": [{"$ref": f"#/$defs/{schema[PLACE]}"}]}
+            annotations = {key: value for key, value in schema.items() if key in ("description", "default")}
+            return {**annotations, "allOf": [{"$ref": f"#/$defs/{schema[PLACE]}"}]}
         return {key: _resolve_placeholders(value) for key, value in schema.items()}
     return [_resolve_placeholders(item) for item in schema] if isinstance(schema, list) else schema
 

@@ -1,4 +1,4 @@
-"""Resolution of an experiment's tables: games, roles and policies by name, each checked for its seat."""
+"""Resolution of the names of games, roles and policies in an experiment, and checks that they fit their seats."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -33,8 +33,8 @@ def resolve_tables(experiment: Experiment) -> list[Table]:
     for i, spec in enumerate(experiment.all_tables()):
         prefix = f"tables[{i}]." if experiment.tables is not None else ""
         table = make_table(spec.game, {seat: s.role for seat, s in spec.seats.items()}, folders, prefix=prefix)
-        harnesses = {seat: held.harness for seat, held in spec.seats.items() if held.harness}
-        holders = {seat: held.policy for seat, held in spec.seats.items()}
+        harnesses = {seat: seat_spec.harness for seat, seat_spec in spec.seats.items() if seat_spec.harness}
+        holders = {seat: seat_spec.policy for seat, seat_spec in spec.seats.items()}
         table = replace(table, holders=holders, harnesses=harnesses, share=spec.share)
         _check_holders(experiment, spec, table, prefix)
         _check_harnesses(experiment, table, prefix)
@@ -52,14 +52,14 @@ def resolve_tables(experiment: Experiment) -> list[Table]:
 def _check_holders(experiment: Experiment, spec: TableSpec, table: Table, prefix: str) -> None:
     """Raise ConfigError unless each seat has a known policy that can play there."""
     game = table.make_game()
-    for seat, held in spec.seats.items():
-        policy = experiment.policies.get(held.policy)
+    for seat, seat_spec in spec.seats.items():
+        policy = experiment.policies.get(seat_spec.policy)
         if policy is None:
-            _check_scripted(held.policy, game, seat, f"{prefix}seats.{seat}.policy", experiment.policies)
+            _check_scripted(seat_spec.policy, game, seat, f"{prefix}seats.{seat}.policy", experiment.policies)
             continue
         role = table.roles[seat]
         if policy.train:
-            _check_sampling(role, held.policy)
+            _check_sampling(role, seat_spec.policy)
         if role.sampling.search and (why := find_search_obstacle(game)):
             raise ConfigError(f"{prefix}seats.{seat}: role {role.role}: sampling.search: {why}")
 
@@ -67,24 +67,24 @@ def _check_holders(experiment: Experiment, spec: TableSpec, table: Table, prefix
 def _check_harnesses(experiment: Experiment, table: Table, prefix: str) -> None:
     """Raise ConfigError unless each agent program can be started and asks a policy that can answer it."""
     for seat, harness in table.harnesses.items():
-        place, name = f"{prefix}seats.{seat}.harness", table.holders[seat]
+        field, name = f"{prefix}seats.{seat}.harness", table.holders[seat]
         sampling = table.roles[seat].sampling
         if name not in experiment.policies:
-            raise ConfigError(f"{place}: an agent program asks a policy with weights, and '{name}' has none")
+            raise ConfigError(f"{field}: an agent program asks a policy with weights, and '{name}' has none")
         if sampling.selection or sampling.stop:
             rule = sampling.selection or "stop"
-            raise ConfigError(f"{place}: role {table.roles[seat].role}: sampling.{rule} is not supported")
+            raise ConfigError(f"{field}: role {table.roles[seat].role}: sampling.{rule} is not supported")
         if experiment.evaluate:
-            raise ConfigError(f"{place}: evaluations play roles, not agent programs: leave `evaluate` out")
+            raise ConfigError(f"{field}: evaluations play roles, not agent programs: leave `evaluate` out")
         if experiment.policies[name].imitate or experiment.learn.demonstrations or experiment.play.part("patch"):
-            raise ConfigError(f"{place}: an agent program has no scripted replies: leave out imitate and patches")
+            raise ConfigError(f"{field}: an agent program has no scripted replies: leave out imitate and patches")
         try:
             if not is_url(harness):
                 parse_command(harness)
         except HarnessError as error:
-            raise ConfigError(f"{place}: {error}") from None
+            raise ConfigError(f"{field}: {error}") from None
         if missing := [package for package in _list_packages(harness) if not find_spec(package)]:
-            raise ConfigError(f"{place}: {missing[0]} is not installed: pip install 'arena-selfplay[serve,endpoint]'")
+            raise ConfigError(f"{field}: {missing[0]} is not installed: pip install 'arena-selfplay[serve,endpoint]'")
 
 
 def _list_packages(harness: str) -> list[str]:
@@ -92,14 +92,14 @@ def _list_packages(harness: str) -> list[str]:
 
 
 def _check_imitated(experiment: Experiment, tables: Sequence[Table]) -> None:
-    """Raise ConfigError unless each imitated script can play a seat of its learner, and each such seat has one."""
-    made = [table.make_game() for table in tables]
+    """Raise ConfigError unless each imitated script can play a seat of its learner, and some script each such seat."""
+    games = [table.make_game() for table in tables]
     for name, policy in experiment.policies.items():
         scripts_by_field = {f"policies.{name}.imitate.{key}": getattr(policy.imitate, key, ()) for key in IMITATED}
         if policy.train and experiment.learn.demonstrations:
             scripts_by_field["learn.demonstrations.scripted"] = experiment.learn.demonstrations.scripted
-        seats = zip(tables, made, strict=True)
-        places = [(game, seat) for table, game in seats for seat, holder in table.holders.items() if holder == name]
+        played = zip(tables, games, strict=True)
+        places = [(game, seat) for table, game in played for seat, holder in table.holders.items() if holder == name]
         for field, scripts in scripts_by_field.items():
             results = [[_find_scripted_error(script, *place, field) for place in places] for script in scripts]
             for row in (*results, *zip(*results, strict=True)):  # of a script, and of a seat
@@ -119,7 +119,7 @@ def _find_scripted_error(script: str, game: Game, seat: str, field: str) -> Conf
 
 def _check_opponents(experiment: Experiment, spec: TableSpec, table: Table) -> None:
     """Raise ConfigError unless the league's scripted policies can play all seats that they may get."""
-    trained = [seat for seat, held in spec.seats.items() if experiment.trained(held.policy)]
+    trained = [seat for seat, seat_spec in spec.seats.items() if experiment.trained(seat_spec.policy)]
     for i, opponent in enumerate(experiment.league.opponents if experiment.league else ()):
         if opponent.policy and opponent.policy not in experiment.policies and len(trained) > 1:
             for seat in trained:
@@ -147,7 +147,7 @@ def _check_scripted(spec: str, game: Game, seat: str, field: str, policies: Iter
 
 
 def _check_sampling(role: Role, policy: str) -> None:
-    """Raise ConfigError unless the role samples the full distribution: the gradient models no truncated one."""
+    """Raise ConfigError unless the role samples the full distribution, because the gradient assumes it."""
     sampling = role.sampling
     if rule := sampling.selection:
         raise ConfigError(

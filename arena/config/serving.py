@@ -12,22 +12,24 @@ from arena.play.tables import Table
 
 def check_serving(experiment: Experiment, tables: Sequence[Table]) -> None:
     """Raise ConfigError if the engine lacks a capability that policies, league or roles need."""
-    kind, able, playing = experiment.engine.kind, experiment.engine.capabilities, experiment.playing()
+    kind, capabilities, playing = experiment.engine.kind, experiment.engine.capabilities, experiment.playing()
     adapters = {name for name, policy in playing.items() if policy.adapter or is_adapter(resolve(policy.model))}
-    whole = [name for name, policy in playing.items() if policy.train and name not in adapters]
-    if adapters and not able.serves_adapters:
+    full_weights = [name for name, policy in playing.items() if policy.train and name not in adapters]
+    if adapters and not capabilities.serves_adapters:
         raise ConfigError(
             f"engine.kind: {kind} serves no adapters, and policy '{min(adapters)}' is one: set engine.kind to "
             f"{list_kinds_with('serves_adapters')}"
         )
-    if not able.serves_several and len(served := _list_served(experiment)) > 1:
+    if not capabilities.serves_several and len(served := _list_served(experiment)) > 1:
         raise ConfigError(
             f"engine.kind: {kind} serves one policy, and this run has {', '.join(served)}: set engine.kind to "
             f"{list_kinds_with('serves_several')}"
         )
-    if able.has_own_process and experiment.league and whole:  # a process for each past version would take too long
+    # Starting a process for each past version would take too long.
+    if capabilities.has_own_process and experiment.league and full_weights:
         raise ConfigError(
-            f"engine.kind: {kind} serves past versions of adapters only: set policies.{whole[0]}.adapter, or in_process"
+            f"engine.kind: {kind} serves past versions of adapters only: set policies.{full_weights[0]}.adapter, or "
+            "in_process"
         )
     cautious = [
         role.role
@@ -35,7 +37,7 @@ def check_serving(experiment: Experiment, tables: Sequence[Table]) -> None:
         for seat, role in table.roles.items()
         if role.sampling.cautious and table.holders.get(seat) in playing
     ]
-    if cautious and not able.records_entropy:
+    if cautious and not capabilities.records_entropy:
         raise ConfigError(
             f"role {cautious[0]}: sampling.cautious needs entropies, which engine {kind} does not report: set "
             f"engine.kind to {list_kinds_with('records_entropy')}, or leave cautious out"

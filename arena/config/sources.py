@@ -42,7 +42,7 @@ def recipe_layer(name: str) -> Layer:
 
 
 def file_layer(path: Path) -> Layer:
-    """Load a YAML file of settings. Raises ConfigError if it cannot be read or is no mapping."""
+    """Load a YAML file of settings. Raises ConfigError if it cannot be read or is not a mapping."""
     try:
         text = strict_yaml.read_text(path)
         return require_mapping(Layer(str(path), text, strict_yaml.load(text, str(path))))
@@ -67,7 +67,7 @@ def require_mapping(layer: Layer) -> Layer:
 
 
 def is_pipeline(layers: Iterable[Layer]) -> bool:
-    """Return True if a layer has `stages`, so that the layers are a pipeline's and no single experiment's."""
+    """Return True if a layer has `stages`, so that the layers describe a pipeline."""
     return any(isinstance(layer.data, Mapping) and STAGES in layer.data for layer in layers)
 
 
@@ -80,7 +80,7 @@ def text_layer(source: str, text: str) -> Layer:
 
 
 def parse_game_options(assignments: Iterable[str]) -> dict[str, Any]:
-    """Parse the `A=B` assignments of `--option` into a game's options, values as YAML. ConfigError if malformed."""
+    """Parse the `A=B` assignments of `--option` into game options, values as YAML. Raises ConfigError if malformed."""
     options: dict[str, Any] = {}
     for assignment in assignments:
         name, equals, value = (part.strip() for part in assignment.partition("="))
@@ -120,7 +120,7 @@ def set_layer(assignment: str) -> Layer:
     return Layer(source, "", data)
 
 
-def recipe_of(game: str) -> Layer:
+def get_game_recipe(game: str) -> Layer:
     """Return the recipe named after the game, or a generic one: the default model at all seats.
 
     Each seat has the role written for it, or `player`. Raises ConfigError if the game cannot be made without options.

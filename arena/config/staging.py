@@ -2,8 +2,8 @@
 
 A stage's own settings override the weights of earlier stages, which override the pipeline's shared settings. A policy
 starts from the weights of the newest earlier stage that trained a policy of its name, unless the stage's own settings
-name another model. In these, `stage:NAME` or `stage:NAME:POLICY` stands for the weights of an earlier stage, and under
-the keys `log`, `data` and `run` for its run folder. In `evaluate` it stands for the stage's run, with its roles.
+name another model. In a stage's own settings, `stage:NAME` or `stage:NAME:POLICY` stands for the weights of an earlier
+stage, under the keys `log`, `data` and `run` for its run folder, and in `evaluate` for its run with the run's roles.
 """
 
 import re
@@ -37,9 +37,9 @@ Note = Callable[[str], None]
 
 @dataclass(frozen=True)
 class EarlierStages:
-    """Results of a stage's earlier stages: their run folders, and their weights by stage and policy.
+    """Results of the stages before a stage: their run folders, and their weights by stage and policy.
 
-    Before the pipeline runs, the policies' initial models take the place of the weights.
+    Before the pipeline runs, the policies' initial models replace the weights.
     """
 
     folders: Mapping[str, Path] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class EarlierStages:
         return {policy: weights for trained in self.weights.values() for policy, weights in trained.items()}
 
     def plus(self, name: str, folder: Path, weights: Mapping[str, str]) -> "EarlierStages":
-        """Return a copy with the results of one more stage."""
+        """Return a copy with the results of another stage."""
         return EarlierStages({**self.folders, name: folder}, {**self.weights, name: weights})
 
 
@@ -60,9 +60,9 @@ class PlannedStage:
     """Stage composed before any stage has run: its experiment or loop."""
 
     spec: StageSpec
-    made: Experiment | StageLoop
+    composed: Experiment | StageLoop
     defaults: Mapping[str, Any]
-    """Default settings that depend on the policies' initial models. All others override them."""
+    """Default settings that depend on the policies' initial models. All other settings override them."""
     is_final: bool
     """True if earlier stages do not change the stage's settings, except for weights of the policies.
 
@@ -73,28 +73,28 @@ class PlannedStage:
 def plan(pipeline: Pipeline, run: Path, note: Note) -> list[PlannedStage]:
     """Compose all stages of a pipeline in the folder `run` before the first one runs, to check their settings.
 
-    The policies' initial models take the place of weights that earlier stages have not trained yet. Raises ConfigError,
+    The policies' initial models replace weights that earlier stages have not trained yet. Raises ConfigError,
     with the stage's name, if a stage is invalid.
     """
     for layer in pipeline.shared:
         for path, text in _find_references(layer.data, ()):
             raise locate_error(layer, path, f"{text[:200]}: only the settings of a stage can name another stage")
-    earlier, planned, loops = EarlierStages(), list[PlannedStage](), set[str]()
+    earlier, planned, with_new_weights = EarlierStages(), list[PlannedStage](), set[str]()
     for spec in pipeline.stages:
         composer = _StageComposer(pipeline, spec, earlier, note)
         with add_stage_name(spec.name):
-            made = composer.compose()
-        is_final = not (composer.data_of or composer.weights_of & loops)
-        planned.append(PlannedStage(spec=spec, made=made, defaults=composer.defaults or {}, is_final=is_final))
+            composed = composer.compose()
+        is_final = not (composer.data_of or composer.weights_of & with_new_weights)
+        planned.append(PlannedStage(spec=spec, composed=composed, defaults=composer.defaults or {}, is_final=is_final))
         folder = stage_folder(run, spec.number, spec.name)
-        if isinstance(made, Experiment):
-            playing = made.playing()
+        if isinstance(composed, Experiment):
+            playing = composed.playing()
             weights = {name: policy.model for name, policy in playing.items() if policy.train}
         else:
             initial = _find_models(merge_layers(pipeline.shared)) | earlier.newest
-            weights = {name: initial.get(name, str(path)) for name, path in made.weights(folder).items()}
+            weights = {name: initial.get(name, str(path)) for name, path in composed.weights(folder).items()}
             if weights.keys() - initial.keys():  # weights of a new kind, such as a reward model's
-                loops.add(spec.name)
+                with_new_weights.add(spec.name)
         earlier = earlier.plus(spec.name, folder, weights)
     return planned
 
@@ -123,7 +123,7 @@ def derive_stage_seed(seed: int, name: str) -> int:
 
 
 class _StageComposer:
-    """Composer of one stage from the shared settings, earlier stages and its own settings."""
+    """Composer of a stage's experiment or loop from shared settings, results of earlier stages and its own settings."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class _StageComposer:
         note: Note,
         defaults: Mapping[str, Any] | None = None,
     ) -> None:
-        """Prepare to compose `spec`. `defaults` None uses those for the models in the settings."""
+        """Prepare to compose `spec`. If `defaults` is None, they follow from the models in the settings."""
         self.pipeline, self.spec, self.earlier, self.note = pipeline, spec, earlier, note
         self.defaults = defaults
         self.data_of: set[str] = set()
@@ -147,18 +147,19 @@ class _StageComposer:
         resolved = replace(
             spec, settings=self._resolve_layers(spec.settings), overlay=self._resolve_layers(spec.overlay)
         )
-        made = self._make(resolved, seed)
-        if not isinstance(made, Mapping):
+        result = self._make(resolved, seed)
+        if not isinstance(result, Mapping):
             if spec.overlay:
                 raise locate_error(
                     spec.overlay[0], (), f"{spec.kind} makes no experiment, so these settings would change nothing"
                 )
-            return made
-        own = [Layer(f"the kind {spec.kind}", "", made)]
+            return result
+        own = [Layer(f"the kind {spec.kind}", "", result)]
         own += [*resolved.settings] if accepts_any_setting(PIPELINE_STAGE, spec.kind) else []
         own += resolved.overlay
         shared = [*self.pipeline.shared]
-        derived = {"name": f"{self.pipeline.head.name}-{spec.name}"[:64], "seed": seed, **self._policies(shared, own)}
+        name = f"{self.pipeline.head.name}-{spec.name}"[:64]
+        derived = {"name": name, "seed": seed, **self._start_policies(shared, own)}
         stack = [*shared, Layer("the pipeline", "", derived), *own]
         if self.defaults is None:
             self.defaults = find_nano_defaults(merge_layers(stack))
@@ -180,8 +181,8 @@ class _StageComposer:
         )
         return choose(PIPELINE_STAGE, spec.kind, **settings)(context)  # type: ignore[no-any-return]
 
-    def _policies(self, shared: list[Layer], own: list[Layer]) -> dict[str, Any]:
-        """Return settings for the policies that start from an earlier stage's weights; the stage's own override them.
+    def _start_policies(self, shared: list[Layer], own: list[Layer]) -> dict[str, Any]:
+        """Return settings of the policies that start from an earlier stage's weights; the stage's own override them.
 
         The policies do not imitate again, and an adapter gets no further adapter.
         """
@@ -219,12 +220,12 @@ class _StageComposer:
         if there is no earlier stage or trained policy of this name.
         """
         if stage not in self.earlier.folders:
-            others = {spec.name: spec.number for spec in self.pipeline.stages}
-            if stage in others:
-                which = "this stage" if others[stage] == self.spec.number else "a later stage"
+            numbers = {spec.name: spec.number for spec in self.pipeline.stages}
+            if stage in numbers:
+                which = "this stage" if numbers[stage] == self.spec.number else "a later stage"
                 raise ConfigError(f"{stage[:64]} is {which}: name an earlier one")
             known = ", ".join(self.earlier.folders) or "none"
-            raise ConfigError(f"there is no stage '{stage[:64]}'{nearest(stage, others)} (earlier stages: {known})")
+            raise ConfigError(f"there is no stage '{stage[:64]}'{nearest(stage, numbers)} (earlier stages: {known})")
         keys = [key for key in path if isinstance(key, str)]
         if keys and keys[-1] in DATA and policy is None:
             self.data_of.add(stage)
@@ -236,8 +237,8 @@ class _StageComposer:
         if wanted not in trained:
             if not trained:
                 raise ConfigError(f"stage {stage} trained no policy")
-            what = f"trained no policy '{policy[:64]}'" if policy else f"trained {len(trained)} policies: name one"
-            raise ConfigError(f"stage {stage} {what} (it trained: {', '.join(trained)})")
+            problem = f"trained no policy '{policy[:64]}'" if policy else f"trained {len(trained)} policies: name one"
+            raise ConfigError(f"stage {stage} {problem} (it trained: {', '.join(trained)})")
         run = self.earlier.folders[stage]
         if keys[:1] == ["evaluate"] and keys[-1] != "reward_model" and (run / CONFIG).is_file():
             return f"{run}:{wanted}"  # an opponent keeps the role that it learned in

@@ -1,4 +1,4 @@
-"""Settings of a study: its arms, its deciding metric, and the rule of the verdict, stated before any run.
+"""Settings of a study: arms, deciding metric, and the rule of the verdict, all fixed before any run.
 
 The rule includes the sample: the test seeds and the seeds used for tuning.
 """
@@ -17,7 +17,7 @@ EVALUATED = "evaluation."
 PANEL = "panel."
 """Prefix of metrics of a panel."""
 TUNING = 1000
-"""First tuning seed, if a study's test seeds start at 0."""
+"""First tuning seed of studies whose test seeds start too low for tuning below them."""
 
 
 Seed = Annotated[int, Field(ge=0, lt=2**62)]
@@ -51,7 +51,7 @@ class GaugeSpec(BaseModel):
 
 
 class RoomSpec(BaseModel):
-    """Check that the environment can separate the arms: they neither all reach the maximum nor all end alike."""
+    """Check that the environment can separate the arms. It cannot if all arms reach the maximum or end alike."""
 
     model_config = STRICT
 
@@ -77,7 +77,7 @@ class RuleSpec(BaseModel):
     interval: Annotated[float, Field(gt=0, lt=1)] = 0.95
     """Confidence level of the intervals."""
     less_is_better: bool = False
-    """Set to true if lower values of the metric are better, such as of a distance."""
+    """True if lower values of the metric are better, as for a distance."""
 
 
 CONTROLS = ("zero", "shuffled")
@@ -104,7 +104,7 @@ class StudySpec(BaseModel):
     minutes: Annotated[float, Field(gt=0)] | None = None
     """Approximate minutes of one run on one core, if known."""
     figure: str
-    """Metric that decides. Either a metric of an iteration or its `report`, such as mean_payoff, deal or payoff.opener;
+    """Deciding metric: a metric of an iteration or its `report`, such as mean_payoff, deal or payoff.opener;
     or evaluation.NAME for the first game of `evaluate` and evaluation.2.NAME for the second, measured before and after
     learning; or panel.payoff, panel.valid or panel.deal, measured at every evaluation by the panel."""
     also: list[str] = []
@@ -130,8 +130,8 @@ class StudySpec(BaseModel):
     each: list[str] = []
     """Overrides of every run of all arms; {seed} becomes the run's seed: `policies.shared.model=nano-{seed}`."""
     warm: list[Name] = []
-    """Arms that start from the weights after the first arm's imitation with the same seed, instead of repeating it;
-    in a pipeline, the imitation of the last stage. Run alone (`--arm`), they imitate."""
+    """Arms that start from the first arm's weights after imitation with the same seed, instead of repeating it;
+    in a pipeline, from the imitation of the last stage. If an arm runs alone (`--arm`), it imitates."""
     uneven: list[Name] = []
     """Arms whose budget of matches may differ from the first arm's."""
     verdict: RuleSpec
@@ -162,8 +162,8 @@ class StudySpec(BaseModel):
             )
         return test_seeds
 
-    def seed_for_tuning(self, count: int) -> int:
-        """Return the first of `count` tuning seeds: 0 if all are below the test seeds, else `TUNING`."""
+    def first_tuning_seed(self, count: int) -> int:
+        """Return the first of `count` tuning seeds: 0 if all of them are below the test seeds, else `TUNING`."""
         return 0 if count <= self.first_seed else TUNING
 
     @model_validator(mode="after")

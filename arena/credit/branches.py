@@ -8,7 +8,7 @@ import numpy as np
 
 from arena.credit.batch import Floats, Ints, TurnBatch
 from arena.records import Trajectory, find_reply
-from games.contracts import MOST_TURNS, MatchId
+from games.contracts import MAX_TURNS, MatchId
 
 
 class Pair(NamedTuple):
@@ -44,13 +44,13 @@ def find_pairs(trajectories: Sequence[Trajectory]) -> Iterator[Pair]:
 def find_first_difference(one: MatchId, other: MatchId) -> int:
     """Return the index of the first turn, counted over all seats, that two matches do not share.
 
-    Returns 0 if they share no ancestor, and MOST_TURNS, which exceeds every index, if they are the same match.
+    Returns 0 if they share no ancestor, and MAX_TURNS, which exceeds every index, if they are the same match.
     """
     lineages = one.lineage(), other.lineage()
     shared = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(*lineages, strict=False))))
     if not shared:
         return 0
-    return min([line[shared].turn for line in lineages if len(line) > shared], default=MOST_TURNS)
+    return min([line[shared].turn for line in lineages if len(line) > shared], default=MAX_TURNS)
 
 
 def number_copies(batch: TurnBatch) -> Ints:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, field_validator, model_validator
 
 from agents import strict_yaml
-from agents.reply import visible
+from agents.reply import remove_invisible
 from agents.role import Part, Text, shorten_message
 from agents.templates import compile_template, find_items, render_template
 from arena.credit.asking import Question
@@ -163,7 +163,7 @@ def quote_match(rubric: Rubric, trajectory: Trajectory, rules: str = "") -> str:
         "transcript": _shorten([*_list_visible_lines(rubric.sees, trajectory)], rubric.limit),
         "report": {name: _format_value(trajectory.report.get(name, "")) for name in rubric.sees.report},
     }
-    text = visible(render_template(compile_template(rubric.template, VARIABLES), values), keep="\n")
+    text = remove_invisible(render_template(compile_template(rubric.template, VARIABLES), values), keep="\n")
     return "\n".join(f"{BAR}{line}" for line in text.split("\n"))
 
 

@@ -11,17 +11,17 @@ from agents.stream import Stream
 from arena.credit.batch import CreditedTrajectory, Floats
 from arena.credit.branches import find_pairs
 from arena.learn.samples import Sample, Source
-from arena.records import OWN, Trajectory
+from arena.records import POLICY_SOURCES, Trajectory
 from games.contracts import TurnSource
 
 IMITATED: tuple[TurnSource, ...] = ("demonstration", "summary")
-"""Sources of turns to imitate. A policy learns by reward from turns that it wrote itself (`arena.records.OWN`)."""
+"""Sources of turns to imitate. By reward, a policy learns from the turns that it wrote itself (`POLICY_SOURCES`)."""
 
 
 def make_samples(
     credited: Sequence[CreditedTrajectory],
     temperatures: Mapping[str, float],
-    sources: Collection[TurnSource] = OWN,
+    sources: Collection[TurnSource] = POLICY_SOURCES,
     version: int | None = None,
 ) -> list[Sample]:
     """Convert credited trajectories to training samples, one per stream with a token in the loss.

@@ -7,7 +7,7 @@ bare verdict as the whole answer. Answers with contradictory, missing or extra v
 import re
 from collections.abc import Iterable, Sequence
 
-from agents.reply import visible
+from agents.reply import remove_invisible
 
 MAX_CHARACTERS = 20_000
 """Maximum number of characters of an answer."""
@@ -85,7 +85,7 @@ def _split_lines(answer: str) -> list[str]:
     """Return the answer's lines without emphasis and bullets; [] if it is longer than `MAX_CHARACTERS`."""
     if len(answer) > MAX_CHARACTERS:
         return []
-    plain = re.sub(r"[*`#]+", "", visible(answer, keep="\n"))
+    plain = re.sub(r"[*`#]+", "", remove_invisible(answer, keep="\n"))
     stripped = (_BULLET.sub("", line).strip() for line in plain.split("\n"))
     return [line for line in stripped if line]
 

@@ -1,1 +1,1 @@
-"""Data sets: rows of files and folders, validated one by one, in a random order of their own for each pass."""
+"""Data sets: rows of files and folders, their validation, their random order, and their encoding as samples."""

@@ -1,4 +1,4 @@
-"""Rows of folders of the `datasets` library, and of Parquet files."""
+"""Rows of Parquet files and of folders of the `datasets` library."""
 
 import hashlib
 from pathlib import Path
@@ -13,10 +13,10 @@ SPLITS_FILE = "dataset_dict.json"
 
 
 class DatasetFolder:
-    """A data set in a folder that `save_to_disk` wrote, in a folder of Parquet files, or in one such file.
+    """Rows of a folder written by `save_to_disk`, of a folder of Parquet files, or of one Parquet file.
 
-    Rows are read from memory-mapped Arrow files. Fields that are null are left out, because Arrow gives all objects of
-    a column the same fields.
+    Rows are read from memory-mapped Arrow files. Null fields are left out, because Arrow gives all objects of a column
+    the same fields.
     """
 
     def __init__(self, path: Path) -> None:
@@ -30,14 +30,14 @@ class DatasetFolder:
             raise ConfigError(f"{path}: it has several splits: name the folder of one")
         files = _find_files(path)
         with explain_errors(path, "reading"):
-            digests = [(each.name, fingerprint(each)["sha256"]) for each in files]
+            digests = [(file.name, fingerprint(file)["sha256"]) for file in files]
         self.sha256 = hashlib.sha256(repr(digests).encode()).hexdigest()
         try:
             if (path / INFO_FILE).is_file():
                 self._rows: Any = datasets.load_from_disk(str(path))
             else:
-                self._rows = datasets.Dataset.from_parquet([str(each) for each in files])
-        except Exception as error:  # noqa: BLE001 the library raises many kinds for broken files
+                self._rows = datasets.Dataset.from_parquet([str(file) for file in files])
+        except Exception as error:  # noqa: BLE001 the library raises exceptions of many types for broken files
             raise ConfigError(f"{path}: {' '.join(str(error).split())[:200]}") from None
         if not len(self._rows):
             raise ConfigError(f"{path}: it has no rows")
@@ -47,7 +47,7 @@ class DatasetFolder:
         return len(self._rows)
 
     def __getitem__(self, number: int) -> dict[str, Any]:
-        """Return a row, from 0, without its null fields. Raises StoreError if its file cannot be read any more."""
+        """Return row `number`, from 0, without null fields. Raises StoreError if its file can no longer be read."""
         try:
             row: dict[str, Any] = _without_nulls(self._rows[int(number)])
         except Exception as error:  # noqa: BLE001 see above
@@ -55,11 +55,11 @@ class DatasetFolder:
         return row
 
     def locate(self, number: int) -> str:
-        """Return a row's folder and number, for messages."""
+        """Return a row's path and number, for error messages."""
         return f"{self.path}, row {number + 1}"
 
     def close(self) -> None:
-        """Do nothing, because the library unmaps unused files itself."""
+        """Do nothing: the library unmaps unused files itself."""
 
 
 def _find_files(path: Path) -> list[Path]:
@@ -68,11 +68,11 @@ def _find_files(path: Path) -> list[Path]:
         return [path]
     pattern = "*.arrow" if (path / INFO_FILE).is_file() else "*.parquet"
     if not (files := sorted(path.glob(pattern))):
-        raise ConfigError(f"{path}: no folder of save_to_disk, and it has no Parquet files")
+        raise ConfigError(f"{path}: not a folder of save_to_disk, and it has no Parquet files")
     return files
 
 
 def _without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _without_nulls(each) for key, each in value.items() if each is not None}
-    return [_without_nulls(each) for each in value] if isinstance(value, list) else value
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value

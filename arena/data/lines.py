@@ -1,4 +1,4 @@
-"""Rows of a JSON Lines file by number, with memory for their offsets only."""
+"""Random access to the rows of a JSON Lines file, of which only the lines' offsets are kept in memory."""
 
 import hashlib
 import os
@@ -20,24 +20,24 @@ CHUNK = 1 << 20
 
 
 class LineFile:
-    """A JSON Lines file, one object per line, of which any row can be read.
+    """Rows of a JSON Lines file, which has one object per line.
 
-    Opening it hashes the file and indexes its lines: 8 bytes of memory per row. The file stays open, and a row raises
-    StoreError once the file was changed in place.
+    Opening it hashes the file and indexes its lines, with 8 bytes of memory per row. The file stays open. Reading a row
+    raises StoreError once the file was changed in place.
     """
 
     def __init__(self, path: Path) -> None:
         """Index the file. Raises ConfigError for a line beyond `MAX_LINE_BYTES`, an empty line or an empty file.
 
-        Raises StoreError if it cannot be read or is no regular file.
+        Raises StoreError if the file cannot be read or is not a regular file.
         """
         self.path = path
         with explain_errors(path, "reading"):
             self._file = open_plain(path)
-            self._state = self._read_stamp()
+            self._stamp = self._read_stamp()
             ends, self.sha256 = self._index()
         self._ends = ends
-        """[rows] int64, the offset after each row's line, without the line break."""
+        """Offset of the end of each row's line, before the line break: [rows] int64."""
         if not len(self._ends):
             raise ConfigError(f"{path}: it has no rows")
 
@@ -46,19 +46,19 @@ class LineFile:
         return len(self._ends)
 
     def __getitem__(self, number: int) -> dict[str, Any]:
-        """Return a row, from 0. Raises ConfigError, with file and line, unless it is a JSON object without NaN.
+        """Return row `number`, from 0. Raises ConfigError, with file and line, unless it is a JSON object without NaN.
 
         Raises StoreError if the file was changed since it was opened.
         """
         start = int(self._ends[number - 1]) + 1 if number else 0
         with explain_errors(self.path, "reading"):
             line = os.pread(self._file.fileno(), int(self._ends[number]) - start, start)
-            if self._read_stamp() != self._state:
-                raise StoreError(f"{self.path} was changed while it is read: restore it, then resume")
+            if self._read_stamp() != self._stamp:
+                raise StoreError(f"{self.path} was changed while it was in use: restore it, then resume")
         try:
             row = DECODER.decode(line.decode("utf-8-sig" if number == 0 else "utf-8"))
         except RecursionError:
-            raise ConfigError(f"{self.locate(number)}: nested too deep") from None
+            raise ConfigError(f"{self.locate(number)}: nested too deeply") from None
         except ValueError as error:
             raise ConfigError(f"{self.locate(number)}: not JSON: {str(error)[:200]}") from None
         if not isinstance(row, dict):
@@ -66,7 +66,7 @@ class LineFile:
         return row
 
     def locate(self, number: int) -> str:
-        """Return a row's file and line, for messages."""
+        """Return a row's file and line, for error messages."""
         return f"{self.path}:{number + 1}"
 
     def close(self) -> None:
@@ -74,11 +74,11 @@ class LineFile:
         self._file.close()
 
     def _read_stamp(self) -> tuple[int, int]:
-        found = os.fstat(self._file.fileno())
-        return found.st_size, found.st_mtime_ns
+        stat = os.fstat(self._file.fileno())
+        return stat.st_size, stat.st_mtime_ns
 
     def _index(self) -> tuple[np.ndarray, str]:
-        """Return the offset after each line, without its break, and the file's SHA-256 in hex."""
+        """Return the offset of each line's end, before the line break, and the file's SHA-256 in hexadecimal."""
         digest, parts, line_start, rows = hashlib.sha256(), list[np.ndarray](), 0, 0
         for offset, chunk in self._read_chunks():
             digest.update(chunk)
@@ -93,7 +93,7 @@ class LineFile:
             if offset + len(chunk) - line_start > MAX_LINE_BYTES:
                 raise self._make_length_error(rows)
             parts.append(breaks)
-        size = self._state[0]
+        size = self._stamp[0]
         ends = np.concatenate([*parts, [size] if line_start < size else []]).astype(np.int64)
         return self._drop_blank_end(ends), digest.hexdigest()
 
@@ -104,14 +104,14 @@ class LineFile:
             offset += len(chunk)
 
     def _drop_blank_end(self, ends: np.ndarray) -> np.ndarray:
-        """Return the offsets without empty lines at the file's end. Raises ConfigError for an empty line before."""
+        """Drop the offsets of empty lines at the file's end. Raises ConfigError for any other empty line."""
         lengths = np.diff(ends, prepend=-1) - 1
-        kept = len(ends)
-        while kept and lengths[kept - 1] == 0:
-            kept -= 1
-        if (blank := np.flatnonzero(lengths[:kept] == 0)).size:
+        count = len(ends)
+        while count and lengths[count - 1] == 0:
+            count -= 1
+        if (blank := np.flatnonzero(lengths[:count] == 0)).size:
             raise ConfigError(f"{self.locate(int(blank[0]))}: an empty line")
-        return ends[:kept].copy()
+        return ends[:count].copy()
 
     def _make_length_error(self, number: int) -> ConfigError:
         return ConfigError(f"{self.locate(number)}: a line of more than {MAX_LINE_BYTES >> 20} MB")

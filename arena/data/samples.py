@@ -1,4 +1,4 @@
-"""Training samples from rows of data sets."""
+"""Encoding of rows of data sets as training samples."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from arena.learn.samples import Sample, Source
 
 
 class EncodedRows(NamedTuple):
-    """Samples of some rows, and the number of rows left out because they exceed the policy's context."""
+    """Samples of some rows, and `too_long`: how many rows were left out because they exceed the policy's context."""
 
     samples: list[Sample]
     too_long: int
@@ -25,21 +25,24 @@ class EncodedRows(NamedTuple):
 
 @dataclass(frozen=True)
 class RowEncoder:
-    """Encoder of a data set's rows for one policy, by its chat frame and the length of its context in tokens."""
+    """Encoder of a data set's rows as samples for one policy."""
 
     rows: DataSet
     frame: ChatFrame
-    longest: int
+    """The policy's chat frame."""
+    max_tokens: int
+    """The policy's maximum context in tokens."""
     units: UnitSplitter | None = None
-    """Splits the replies of chats."""
+    """Splitter of the replies in chats; None keeps them whole."""
 
     def samples(self, numbers: Sequence[int], source: Source = "logged") -> EncodedRows:
-        """Encode rows as samples with log-probabilities 0.
+        """Encode the rows `numbers` as samples with behaviour log-probabilities of 0.
 
-        Chats and texts have advantage 1; texts are cut to the context's length. A pair is two samples with one pair
-        number, advantage 1 of the chosen and -1 of the rejected completion. A labelled completion has advantage 1 or
-        -1, and beside it a sample out of the loss: the same prompt with the completion before it in `numbers`, for the
-        loss `kto`. Raises ConfigError, with file and row, for a row that cannot be encoded.
+        Chats and texts have advantage 1. Texts are split into pieces of at most the context's length. A pair gives two
+        samples with the same pair number: the chosen completion with advantage 1 and the rejected one with -1. A
+        labelled completion has advantage 1 or -1. For the loss `kto`, it comes with a sample that is out of the loss:
+        the same prompt with the completion of the previous row. Raises ConfigError, with file and row, for a row that
+        cannot be encoded.
         """
         encode = {"chats": self._chats, "texts": self._texts, "pairs": self._pairs, "labels": self._labels}
         return encode[self.rows.kind](numbers, source)
@@ -57,15 +60,15 @@ class RowEncoder:
 
     def _texts(self, numbers: Sequence[int], source: Source) -> EncodedRows:
         def encode(row: dict[str, Any]) -> list[Stream]:
-            return encode_text(self.frame, row["text"], self.longest)
+            return encode_text(self.frame, row["text"], self.max_tokens)
 
         streams = [stream for number in numbers for stream in self._encode_row(number, encode) or ()]
         return EncodedRows([make_sample(stream, 1.0, source) for stream in streams], 0)
 
     def _pairs(self, numbers: Sequence[int], source: Source) -> EncodedRows:
         def encode(row: dict[str, Any]) -> list[Stream]:
-            given = [(row["prompt"], row[name], row.get("tools")) for name in ("chosen", "rejected")]
-            return [encode_completion(self.frame, *each, self.rows.folder) for each in given]
+            parts = [(row["prompt"], row[name], row.get("tools")) for name in ("chosen", "rejected")]
+            return [encode_completion(self.frame, *each, self.rows.folder) for each in parts]
 
         samples, too_long = list[Sample](), 0
         for pair, number in enumerate(numbers):
@@ -77,34 +80,34 @@ class RowEncoder:
 
     def _labels(self, numbers: Sequence[int], source: Source) -> EncodedRows:
         def encode(row: dict[str, Any]) -> list[Stream]:
-            given = row["prompt"], row["completion"], row.get("tools")
-            return [encode_completion(self.frame, *given, self.rows.folder)]
+            parts = row["prompt"], row["completion"], row.get("tools")
+            return [encode_completion(self.frame, *parts, self.rows.folder)]
 
-        kept = [(number, own[0]) for number in numbers if (own := self._encode_row(number, encode))]
+        encoded = [(number, streams[0]) for number in numbers if (streams := self._encode_row(number, encode))]
         samples = []
-        for pair, (number, stream) in enumerate(kept):
-            row, other = self.rows[number], self.rows[kept[pair - 1][0]]
+        for pair, (number, stream) in enumerate(encoded):
+            row, other = self.rows[number], self.rows[encoded[pair - 1][0]]
             samples.append(make_sample(stream, 1.0 if row["label"] else -1.0, source, pair))
-            paired = other["completion"]
-            crossed = self._encode_row(number, lambda row, paired=paired: encode({**row, "completion": paired}))  # type: ignore[misc]
-            if crossed and len(kept) > 1:
-                samples.append(make_sample(crossed[0], 0.0, source, pair, is_learned=False))
-        return EncodedRows(samples, len(numbers) - len(kept))
+            text = other["completion"]
+            mismatched = self._encode_row(number, lambda row, text=text: encode({**row, "completion": text}))  # type: ignore[misc]
+            if mismatched and len(encoded) > 1:
+                samples.append(make_sample(mismatched[0], 0.0, source, pair, is_learned=False))
+        return EncodedRows(samples, len(numbers) - len(encoded))
 
     def _encode_row(self, number: int, encode: Callable[[dict[str, Any]], list[Stream]]) -> list[Stream] | None:
-        """Return the streams of a row; None if one is longer than the context. ConfigError for a malformed row."""
+        """Return a row's streams, or None if one exceeds the context. Raises ConfigError for a malformed row."""
         row = self.rows[number]
         try:
             streams = encode(row)
         except ChatRowError as error:
             raise self.rows.make_error(number, str(error)) from None
-        return streams if max(map(len, streams)) <= self.longest else None
+        return streams if max(map(len, streams)) <= self.max_tokens else None
 
 
 def make_sample(
     stream: Stream, advantage: float, source: Source = "logged", pair: int | None = None, is_learned: bool = True
 ) -> Sample:
-    """Return a sample of the stream's masked tokens, all with this advantage and pair number, at temperature 1."""
+    """Return a sample of the stream at temperature 1. All its masked tokens get this advantage and pair number."""
     count = stream.sampled_count
     zeros = np.zeros(count, np.float32)
     return Sample(
@@ -112,7 +115,7 @@ def make_sample(
         advantages=np.full(count, advantage, np.float32),
         behaviour=zeros,
         temperature=1.0,
-        places=np.array([t for t, own in zip(stream.turns, stream.mask, strict=True) if own], np.int64),
+        places=np.array([t for t, sampled in zip(stream.turns, stream.mask, strict=True) if sampled], np.int64),
         learned=np.full(count, is_learned),
         pairs=None if pair is None else np.full(count, pair, np.int64),
         source=source,

@@ -1,6 +1,6 @@
-"""Split a long reasoning trace into units: turns of a chat, each of which is an attempt with its own answer.
+"""Split long reasoning traces into units: turns of a chat, each an attempt with its own answer.
 
-Source: MinD (multi-turn decomposition, Zeng et al. 2025), where a large model splits the traces.
+Source: MinD (multi-turn decomposition, Zeng et al. 2025), in which a large model splits the traces.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ MAX_UNITS = 1000
 
 
 class UnitSplitter:
-    """Splitter of the replies in a chat into units, which become turns with a user message between them."""
+    """Splitter of the replies in a chat into units. Each unit becomes a reply, with a user message between units."""
 
     def __init__(self, end: str, between: str) -> None:
-        """Prepare to split after each match of the regular expression `end`. `between` is the text of user messages.
+        """Set the regular expression after whose matches replies are split, and the text of the user messages.
 
         Raises ValueError if the expression is invalid.
         """
         self._ends, self._between = Pattern(end), {"role": "user", "content": between}
 
     def split(self, messages: Any, opening: int) -> tuple[list[Any], int]:
-        """Split each reply into its units, and return the new messages and `opening`.
+        """Split each reply into its units. Returns the new messages, and `opening` unchanged.
 
-        Replies with tool calls, and the first `opening` messages, are not split. Raises ChatRowError for a text with
-        over `MAX_UNITS` units, or one that takes too long to search.
+        Replies with tool calls and the first `opening` messages are not split. Raises ChatRowError for a reply of more
+        than `MAX_UNITS` units, or one that takes too long to search.
         """
         if not isinstance(messages, list):
             return messages, opening
         return [
             *messages[:opening],
-            *(part for one in messages[opening:] for part in self._split_message(one)),
+            *(part for message in messages[opening:] for part in self._split_message(message)),
         ], opening
 
     def check(self, rows: DataSet, number: int) -> None:

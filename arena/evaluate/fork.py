@@ -111,10 +111,7 @@ async def fork(
     arms = [original_players, changed] if all(original_players.values()) else [changed]
     names = dict.fromkeys(name for arm in arms for name in arm.values() if name != HUMAN)
     players = dict(zip(names, await loader.load(*names), strict=True)) | ({HUMAN: person} if person else {})
-    for seat, name in changed.items():
-        if name not in players:
-            raise ConfigError(f"no person is here to play {seat}: name another player than {HUMAN}")
-        players[name].check(record.game, make_game(GameSpec(name=record.game, options=record.options)), seat)
+    _check_players(changed, players, record)
     roles = {} if loader.role else _find_roles(experiment, record.game)
     tables = [
         {seat: _with_run_role(roles.get(seat), players[name], record.game, seat) for seat, name in arm.items()}
@@ -130,6 +127,14 @@ async def fork(
         logged=_list_outcomes(record), forked=figures[-1], unchanged=figures[0] if len(arms) > 1 else {},
         failed=dict(failed),
     )  # fmt: skip
+
+
+def _check_players(changed: Mapping[str, str], players: Mapping[str, Contender], record: MatchRecord) -> None:
+    """Raise ConfigError if a seat's player is missing or cannot take the seat."""
+    for seat, name in changed.items():
+        if name not in players:
+            raise ConfigError(f"no person is here to play {seat}: name another player than {HUMAN}")
+        players[name].check(record.game, make_game(GameSpec(name=record.game, options=record.options)), seat)
 
 
 def require_forkable(fork_point: ForkPoint, new_players: Mapping[str, str]) -> ForkPoint:

@@ -36,7 +36,7 @@ from agents.role import load_role
 from agents.weights import list_models, resolve
 from arena.config.experiment import Experiment
 from arena.config.layers import compose
-from arena.config.own_files import list_edited, resolve_game_name, with_own_roles
+from arena.config.own_files import list_edited_files, resolve_game_name, with_own_roles
 from arena.config.saved_config import experiment_to_plain, load_experiment, load_pipeline_settings
 from arena.config.sources import Layer
 from arena.errors import ConfigError, StoreError
@@ -46,7 +46,7 @@ from arena.panels.settings import RUN_WEIGHTS
 from arena.play.contenders import Contender, EndpointContender, ModelContender, ScriptedContender
 from arena.store import checkpoints
 from arena.store.files import CONFIG
-from arena.store.stages import pipeline_of
+from arena.store.stages import find_pipeline
 from games import find_problem
 
 
@@ -66,7 +66,8 @@ class ParsedSpec:
         """Load a policy without its weights, with its run's image settings. Raises WeightsError or ChatError."""
         spec = self.experiment.policies.get(name) if self.experiment else None
         folder = self.folders[name]
-        return Policy.load(label, folder, folder, train=False, sight=spec.sight if spec else DEFAULT_VISION)
+        vision_settings = spec.vision_settings if spec else DEFAULT_VISION
+        return Policy.load(label, folder, folder, train=False, vision_settings=vision_settings)
 
 
 def read_spec(spec: str, trust: bool = False) -> ParsedSpec:
@@ -138,7 +139,7 @@ def _with_shared_games(run: Path, experiment: Experiment, trust: bool) -> Experi
     Stages such as `sft` play no matches, but their weights are evaluated in the pipeline's games. Raises ConfigError if
     the pipeline's config was edited, or names code that is not trusted.
     """
-    folder = pipeline_of(run)
+    folder = find_pipeline(run)
     if experiment.all_tables() or folder is None:
         return experiment
     shared = load_pipeline_settings(folder, trust)
@@ -217,7 +218,7 @@ class ContenderLoader:
             raise ConfigError(f"{complaint} (arena list games)")
         sources = [read.get(spec) or read_spec(spec, self.trust) for spec in specs]
         for run in dict.fromkeys(source.run for source in sources if source.run):
-            for line in list_edited(run):
+            for line in list_edited_files(run):
                 self.note(line)
         if self.role:
             load_role(self.role)

@@ -1,1 +1,1 @@
-"""Export of a run's matches in the formats of other programs (docs/export.md)."""
+"""Export of a run's matches to the formats of other programs (docs/export.md)."""

@@ -1,7 +1,7 @@
-"""Matches as chats: per seat, the messages as its role rendered them and the model's replies.
+"""Matches as chats: for each seat, the prompts rendered by its role and the model's replies.
 
-The log has no prompts, so each match is replayed from its seed and logged acts, and the role renders each view. Only
-seats of models and endpoints have chats, and scripted players that the selection names.
+The log has no prompts, so each match is replayed from its seed and logged acts, and the role renders each view again.
+Seats of models and endpoints have chats, and seats of scripted players if the selection names them.
 """
 
 import json
@@ -41,34 +41,34 @@ CHATS = pa.schema(
     ]
 )
 WITH_TOOLS = CHATS.append(pa.field("tools", pa.string()))
-"""Columns of chats with native tools: `tools` is a JSON list of definitions."""
+"""Columns of chats with native tools; `tools` is a JSON list of their definitions."""
 TEXTS = pa.schema([("text", pa.string()), ("match", pa.string())])
 
 
 class Reply(NamedTuple):
-    """Logged reply of a model or endpoint, with the prompt restored by replay and the return that followed."""
+    """Logged reply of a model or endpoint, with its prompt, restored by replay, and the return from its turn on."""
 
     row: Row
     """Log row of the match."""
     turn: Row
-    """Log row of the turn; `raw` is the reply's text, of a scripted player in the format of its role."""
+    """Log row of the turn. `raw` is the reply's text; for a scripted player, its act in the role's reply format."""
     prompt: Chat
     """Messages that the model read before this reply."""
-    said: dict[str, Any]
+    message: dict[str, Any]
     """The reply as a message."""
     tools: str
-    """JSON list of the seat's native tools; "" without any."""
-    worth: float
-    """Undiscounted return of the seat from this turn to the end of the match."""
+    """JSON list of the seat's native tools; "" if it has none."""
+    return_to_go: float
+    """The seat's undiscounted return from this turn to the end of the match."""
 
 
 @dataclass
 class Chats:
     """Reader of a run's selected chats, which replays each match to restore its prompts.
 
-    `rows` yields whole chats, `iterations` single replies. Both count in `left_out`, by reason, the matches that could
-    not be replayed. `trust` allows code from the run's folder. With `native`, calls and results of roles with native
-    tools are messages of their own, as their policy read them.
+    `rows` yields complete chats, `texts` plain texts, and `iterations` single replies. Matches that cannot be replayed
+    are counted in `left_out`, by reason. `trust` allows code from the run's folder. With `native`, the tool calls and
+    tool results of roles with native tools are separate messages, as their policy read them.
     """
 
     reader: RunReader
@@ -92,17 +92,17 @@ class Chats:
 
     def folders(self) -> dict[str, Path]:
         """Return the tokenizer folder of each selected policy: its newest checkpoint, else its initial model."""
-        run, chosen = self.reader.path, self.selection.policies
+        run, selected = self.reader.path, self.selection.policies
         newest = checkpoints.newest(run) if checkpoints.iterations(run) else None
         folders = {}
         for name, spec in self.experiment.policies.items():
-            if not chosen or name in chosen:
+            if not selected or name in selected:
                 trained = newest.policy(name) if newest and spec.train else None
                 folders[name] = trained if trained and trained.is_dir() else resolve(spec.model)
         return folders
 
     def _frame(self, policy: str) -> ChatFrame | None:
-        """Return the policy's chat frame if chats have native tools; None if it has none here."""
+        """Return the policy's chat frame if chats have native tools, else None. None also if it cannot be loaded."""
         if not self.has_tools or policy not in (folders := self.folders()):
             return None
         try:
@@ -111,9 +111,9 @@ class Chats:
             return None
 
     def iterations(self) -> Iterator[tuple[int, Iterator[Reply]]]:
-        """Yield each selected iteration's number with an iterator of the model replies in its finished matches.
+        """Yield each selected iteration's number with an iterator over the model replies in its finished matches.
 
-        Replies come match by match, in the order of play.
+        Replies come match by match, in order of play.
         """
         for iteration in self.selection.iterations_of(self.reader):
             finished = [row for row in iteration.matches if row["status"] == "finished"]
@@ -134,14 +134,14 @@ class Chats:
                 if row is None or row["messages"] != reply.prompt[: len(row["messages"])]:
                     row = current[key] = _make_chat_row(reply)
                     rows.append(row)
-                row["messages"] = [*reply.prompt, reply.said]
+                row["messages"] = [*reply.prompt, reply.message]
                 row["all_valid"] &= reply.turn["valid"]
             yield rows
 
     def texts(self) -> Iterator[list[Row]]:
-        """Yield whole matches as plain texts, rows with the columns of `TEXTS`, one list per iteration.
+        """Yield matches as plain texts: rows with the columns of `TEXTS`, one list per iteration.
 
-        A seat has one row per match with all its messages, one to a line. Messages that a later prompt repeats are
+        A seat has one row per match, with all its messages on separate lines. Messages that a later prompt repeats are
         written once.
         """
         for _, replies in self.iterations():
@@ -150,8 +150,8 @@ class Chats:
             for reply in replies:
                 key = reply.row["id"], reply.turn["seat"]
                 new = _find_new_messages(reply.prompt, prompts.get(key, []))
-                prompts[key] = [*reply.prompt, reply.said]
-                lines = [str(message["content"]) for message in (*new, reply.said)]
+                prompts[key] = [*reply.prompt, reply.message]
+                lines = [str(message["content"]) for message in (*new, reply.message)]
                 if key in rows:
                     rows[key]["text"] = "\n".join([rows[key]["text"], *lines])
                 else:
@@ -159,7 +159,7 @@ class Chats:
             yield list(rows.values())
 
     def _replies(self, iteration: Iteration, row: Row) -> list[Reply]:
-        """Return the model replies of a match, or [] and count it in `left_out` if it cannot be replayed as logged."""
+        """Return the model replies of a match, or count it in `left_out` and return [] if it cannot be replayed."""
         try:
             return list(self._replay(row, iteration.returns(row)))
         except Exception as error:  # noqa: BLE001 a user's game, or an edited log, may raise anything
@@ -167,18 +167,18 @@ class Chats:
             self.left_out[reason] = self.left_out.get(reason, 0) + 1
             return []
 
-    def _replay(self, row: Row, worth: Mapping[int, float]) -> Iterator[Reply]:
+    def _replay(self, row: Row, returns: Mapping[int, float]) -> Iterator[Reply]:
         require_own_tools(self.reader.path, self.experiment, row["options"])
         name = resolve_game_name(row["game"], self.experiment)
         conversations = {
-            seat: Conversation(self._role(name, held), self._frame(held["policy"]))
-            for seat, held in self._model_seats(row).items()
+            seat: Conversation(self._role(name, player), self._frame(player["policy"]))
+            for seat, player in self._model_seats(row).items()
         }
         if not conversations and any((row["game"], seat) in self._harnessed for seat in row["seats"]):
-            raise StoreError("an agent program asked the policy, and its messages are not logged")
+            raise StoreError("an agent program wrote the policy's prompts, and these are not logged")
         game = deal_game(Deal(name, row["options"], row["seed"]))
         if row["rules"] not in (0, game.rules_version):
-            raise StoreError(f"the rules of {name} were changed since")
+            raise StoreError(f"the rules of {name} have changed since")
         for turn in row["turns"]:
             while game.agents and (game.terminations[game.agent_selection] or game.truncations[game.agent_selection]):
                 game.step(None)
@@ -188,54 +188,54 @@ class Chats:
                 turn = {**turn, "raw": self._role(name, row["seats"][seat]).write(turn["action"])}
             if source == "summary":
                 if conversation:
-                    prompt, said = conversation.ask_summary(), conversation.reply(turn["raw"])
-                    yield Reply(row=row, turn=turn, prompt=prompt, said=said, tools="", worth=worth[turn["index"]])
+                    prompt, message = conversation.ask_summary(), conversation.reply(turn["raw"])
+                    yield Reply(row, turn, prompt, message, tools="", return_to_go=returns[turn["index"]])
                     conversation.record_reply(turn["raw"])
                 continue
             if source in ("replaced", "request"):
                 continue
             if not game.agents or game.agent_selection != seat:
-                raise StoreError(f"{name} goes another way than the log")
+                raise StoreError(f"{name} plays differently from the log")
             view = view_of(game, seat, turn["index"])
             if _list_texts(turn["messages"]) != [(message.sender, message.text) for message in view.messages]:
-                raise StoreError(f"{name} shows something else than it did")
+                raise StoreError(f"{name} shows other messages than the log has")
             if conversation:
                 prompt = conversation.ask(view)
                 if source == "policy":
                     tools = json.dumps(list(view.tools)) if view.tools and conversation.is_native else ""
-                    said = conversation.reply(turn["raw"])
-                    yield Reply(row=row, turn=turn, prompt=prompt, said=said, tools=tools, worth=worth[turn["index"]])
+                    message = conversation.reply(turn["raw"])
+                    yield Reply(row, turn, prompt, message, tools=tools, return_to_go=returns[turn["index"]])
                 conversation.record_reply(turn["raw"])
             game.step(turn["action"])
 
     def _model_seats(self, row: Row) -> Mapping[str, Mapping[str, Any]]:
-        """Return the log entries, by seat, of the selected players that are models or endpoints, or scripted and named.
+        """Return the log entries of selected models and endpoints, by seat, and of scripted players selected by name.
 
-        A scripted player's chat is what a model of its role would read and write.
+        A scripted player's chat is what a model in its role would read and write.
         """
-        named = [("brain", policy) for policy in self.selection.policies]
+        selected_scripts = [("brain", policy) for policy in self.selection.policies]
         return {
-            seat: held
-            for seat, held in row["seats"].items()
-            if (held["kind"] in ("model", "endpoint") or (held["kind"], held["policy"]) in named)
-            and self.selection.has(held)
+            seat: player
+            for seat, player in row["seats"].items()
+            if (player["kind"] in ("model", "endpoint") or (player["kind"], player["policy"]) in selected_scripts)
+            and self.selection.has(player)
             and (row["game"], seat) not in self._harnessed
         }
 
-    def _role(self, game: str, held: Mapping[str, Any]) -> Role:
-        role = self.roles.get((game, held["role"]))
+    def _role(self, game: str, player: Mapping[str, Any]) -> Role:
+        role = self.roles.get((game, player["role"]))
         if role is None:
-            raise RoleError(f"the run has no role {held['role']} in {game}")
+            raise RoleError(f"the run has no role {player['role']} in {game}")
         return role
 
 
 def _find_new_messages(prompt: Chat, read: Chat) -> Chat:
-    """Return the messages of a prompt from the first one that `read` lacks, in order; at least the last one.
+    """Return the end of a prompt that is new compared with the messages `read` before; at least its last message.
 
-    Replies count as read: a role may show them without their private field.
+    Replies are never new: a role may show them without their private field.
     """
-    rest = iter(read)
-    known = (message["role"] == "assistant" or message in rest for message in prompt[:-1])
+    remaining = iter(read)
+    known = (message["role"] == "assistant" or message in remaining for message in prompt[:-1])
     return prompt[next((number for number, is_known in enumerate(known) if not is_known), len(prompt) - 1) :]
 
 
@@ -248,7 +248,7 @@ def _make_chat_row(first: Reply) -> Row:
     return {
         "messages": [], "match": row["id"], "iteration": row["iteration"], "game": row["game"],
         **{name: turn[name] for name in ("seat", "role", "policy", "version")}, "first_turn": turn["index"],
-        "payoff": row["payoffs"].get(turn["seat"]), "return": first.worth, "all_valid": True,
+        "payoff": row["payoffs"].get(turn["seat"]), "return": first.return_to_go, "all_valid": True,
         "opening": len(first.prompt), "source": row.get("source", "played"), "parent": row.get("parent", ""),
         "started": row["started"], "tools": first.tools or None,
     }  # fmt: skip

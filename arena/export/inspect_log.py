@@ -1,4 +1,4 @@
-"""Eval logs for Inspect, one per iteration and game: a sample per chat, with payoff and return as scores."""
+"""Eval logs for Inspect, one per iteration and game. Each chat is a sample, with payoff and return as its scores."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ SCORES = ("payoff", "return")
 
 
 def write(chats: Chats, to: Path) -> int:
-    """Write an Inspect log per iteration and game into the folder `to`. Returns the number of samples in all logs.
+    """Write an Inspect log per iteration and game into the folder `to`. Returns the total number of samples.
 
-    A sample is a row of `Chats.rows`. Raises ConfigError if Inspect is not installed.
+    Each row of `Chats.rows` is a sample. Raises ConfigError if Inspect is not installed.
     """
     try:
         from inspect_ai.log import write_eval_log
@@ -68,8 +68,8 @@ def _make_score(name: str, values: Sequence[float]) -> EvalScore:
     from inspect_ai.log import EvalMetric, EvalScore
 
     error = stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0.0
-    found = {"mean": fmean(values) if values else 0.0, "stderr": error}
-    metrics = {metric: EvalMetric(name=metric, value=value) for metric, value in found.items()}
+    values_by_metric = {"mean": fmean(values) if values else 0.0, "stderr": error}
+    metrics = {metric: EvalMetric(name=metric, value=value) for metric, value in values_by_metric.items()}
     return EvalScore(name=name, scorer=name, scored_samples=len(values), metrics=metrics)
 
 

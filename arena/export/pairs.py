@@ -1,8 +1,8 @@
 """Preference pairs: two replies of one policy version to the same prompt, with different returns.
 
-Replies share a prompt at a branched turn, or in matches of one deal up to the first difference. A reply's worth is
-its seat's return from that turn; equal texts are merged, with the mean of their returns. The best text is chosen and
-the worst rejected. Turns that a branch repeats from its parent count once.
+Replies share a prompt at a branched turn, or in matches of one deal up to the first difference. A reply is worth its
+seat's return from that turn on; equal texts are merged and get the mean of their returns. The text with the highest
+return is chosen, and that with the lowest rejected. Turns that a branch repeats from its parent count once.
 """
 
 from collections.abc import Iterator
@@ -24,13 +24,13 @@ PAIRS = pa.schema(
     ]
 )
 TOLERANCE = 1e-9
-"""Smallest difference of returns that makes a pair."""
+"""Minimum difference of returns for a pair."""
 
 
 def list_pairs(chats: Chats) -> Iterator[list[Row]]:
     """Yield preference pairs as rows with the columns of `PAIRS`, one list per iteration, at most one pair per prompt.
 
-    A prompt gives none if its replies' mean returns differ by less than `TOLERANCE`.
+    A prompt yields no pair if its replies' returns differ by less than `TOLERANCE`.
     """
     for number, replies in chats.iterations():
         groups: dict[bytes, list[Reply]] = {}
@@ -51,16 +51,16 @@ def _make_pair(group: list[Reply], iteration: int) -> Row | None:
     by_text: dict[str, list[Reply]] = {}
     for reply in group:
         by_text.setdefault(reply.turn["raw"], []).append(reply)
-    worth = {text: fmean(reply.worth for reply in replies) for text, replies in by_text.items()}
-    best, worst = max(worth, key=worth.__getitem__), min(worth, key=worth.__getitem__)
-    if worth[best] - worth[worst] < TOLERANCE:
+    returns = {text: fmean(reply.return_to_go for reply in replies) for text, replies in by_text.items()}
+    best, worst = max(returns, key=returns.__getitem__), min(returns, key=returns.__getitem__)
+    if returns[best] - returns[worst] < TOLERANCE:
         return None
     row, turn, prompt, *_ = by_text[best][0]
     return {
         "prompt": prompt,
         "chosen": [{"role": "assistant", "content": best}],
         "rejected": [{"role": "assistant", "content": worst}],
-        "chosen_return": worth[best], "rejected_return": worth[worst],
+        "chosen_return": returns[best], "rejected_return": returns[worst],
         "chosen_match": row["id"], "rejected_match": by_text[worst][0].row["id"], "replies": len(group),
         "iteration": iteration, "game": row["game"], "turn": turn["index"],
         **{name: turn[name] for name in ("seat", "role", "policy", "version")},

@@ -1,4 +1,4 @@
-"""Rows of a data set from the matches of a run: what a source exports when a run starts."""
+"""Export of another run's matches as a data set to learn from, when a run with such a source starts."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from arena.store.sealed_sql import SETTINGS, parse_select, run_sealed
 
 
 def export_own_rows(experiment: Experiment, to: Path, note: Callable[[str], None]) -> Path | None:
-    """Export the rows of a source that names a run into the empty folder `to`, and return their file.
+    """Export the rows of an experiment's source, if that names a run, into the empty folder `to`. Returns their file.
 
-    Returns None for another source. `note` gets messages, such as matches left out. Raises ConfigError or StoreError if
-    there is no such row.
+    Returns None for any other source. `note` gets messages, such as how many matches were left out. Raises ConfigError
+    or StoreError if there is no row to export.
     """
     spec = experiment.source.data if experiment.source else None
     if not isinstance(spec, RunRows):
         return None
     reader = RunReader(Path(spec.run))
     check_newest(reader.path, note)
-    chosen = find_matches(reader, spec.where) if spec.where else ()
-    selection = Selection(matches=chosen, policies=tuple(spec.policies))
+    matches = find_matches(reader, spec.where) if spec.where else ()
+    selection = Selection(matches=matches, policies=tuple(spec.policies))
     try:
         _, notes = export_matches(reader, selection, spec.rows, to)
     except StoreError as error:
@@ -41,9 +41,9 @@ def export_own_rows(experiment: Experiment, to: Path, note: Callable[[str], None
 
 
 def find_matches(reader: RunReader, condition: str) -> tuple[str, ...]:
-    """Return the ids of the matches that meet an SQL condition on the columns of `arena.export.tables.matches`.
+    """Return the ids of the matches that meet an SQL condition on the columns of `arena.export.tables.read_matches`.
 
-    Raises ConfigError for an invalid condition, and if no match meets it.
+    Raises ConfigError if the condition is invalid or no match meets it.
     """
     try:
         import duckdb
@@ -57,10 +57,10 @@ def find_matches(reader: RunReader, condition: str) -> tuple[str, ...]:
             parse_select(database, query)
             database.register("matches", pa.Table.from_pylist(rows, schema))
             database.execute("set lock_configuration = true").fetchall()
-            found = run_sealed(database, query, 60.0).column(0).to_pylist()
+            ids = run_sealed(database, query, 60.0).column(0).to_pylist()
         except duckdb.Error as error:
             line = str(error).partition("\n\nLINE")[0]
             raise ConfigError(f"source.data.where: {' '.join(line.split())[:300]}") from None
-    if not found:
+    if not ids:
         raise ConfigError(f"source.data.where: no match of {reader.path} meets it: {condition[:200]}")
-    return tuple(found)
+    return tuple(ids)

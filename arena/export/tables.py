@@ -1,4 +1,4 @@
-"""Matches and turns as flat rows, with a column per seat, reward and reported figure."""
+"""Matches and turns as flat tables, with separate columns for each seat, named reward and reported figure."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -23,16 +23,17 @@ _TYPES = {
     **dict.fromkeys(["iteration", "deal", "group", "attempt", "turns", "turn", "version", "tokens"], pa.int64()),
     **dict.fromkeys(["seconds", "reward", "return", "advantage"], pa.float64()),
 }
-"""Arrow types of the columns that are not text."""
+"""Arrow types of all columns that are not text."""
 Table = tuple[Any, Iterator[list[Row]]]
-"""Arrow schema, and one batch of rows per iteration."""
+"""(Arrow schema, one batch of rows per iteration)."""
 
 
 def read_matches(reader: RunReader, selection: Selection) -> Table:
-    """Return schema and rows of the table of matches: a row per selected match, failed ones included.
+    """Return the table of matches, with a row per selected match, including failed ones.
 
-    Besides `_MATCH_COLUMNS` it has payoff, role, policy and version of each seat, such as `payoff.SEAT`, and a column
-    `report.NAME` for each figure that a game reports. Reads the log once now, for the columns, and again for the rows.
+    Besides `_MATCH_COLUMNS` it has the payoff, role, policy and version of each seat, such as `payoff.SEAT`, and a
+    column `report.NAME` for each figure in a game's report. Reads the log twice: now for the columns, later for the
+    rows.
     """
     seats, reports = dict[str, None](), dict[str, set[str]]()
     for iteration in selection.iterations_of(reader):
@@ -52,10 +53,10 @@ def read_matches(reader: RunReader, selection: Selection) -> Table:
 
 
 def read_turns(reader: RunReader, selection: Selection) -> Table:
-    """Return schema and rows of the table of turns: a row per turn of the selected seats.
+    """Return the table of turns, with a row per turn of the selected policies and roles.
 
-    Besides `_TURN_COLUMNS` it has a column `reward.NAME` per named reward. Reads the log once now, for the columns, and
-    again for the rows.
+    Besides `_TURN_COLUMNS` it has a column `reward.NAME` for each named reward. Reads the log twice: now for the
+    columns, later for the rows.
     """
     rewards = dict[str, None]()
     for iteration in selection.iterations_of(reader):
@@ -71,8 +72,10 @@ def read_turns(reader: RunReader, selection: Selection) -> Table:
                 returns = iteration.returns(row)
                 for turn in filter(selection.has, row["turns"]):
                     credit = iteration.credit.get((row["id"], turn["index"]))
-                    worth = {"reward": iteration.reward(row, turn), "return": returns[turn["index"]]}
-                    batch.append(_flatten_turn(row, turn) | worth | {"advantage": credit.advantage if credit else None})
+                    figures = {"reward": iteration.reward(row, turn), "return": returns[turn["index"]]}
+                    batch.append(
+                        _flatten_turn(row, turn) | figures | {"advantage": credit.advantage if credit else None}
+                    )
             yield batch
 
     return schema, rows()
@@ -82,8 +85,8 @@ def _flatten_match(row: Row, texts: Iterable[str]) -> Row:
     flat = {name: row.get(name) for name in _MATCH_COLUMNS} | {"match": row["id"], "turns": len(row["turns"])}
     flat["options"] = json.dumps(row["options"])
     flat |= {f"payoff.{seat}": value for seat, value in row["payoffs"].items()}
-    for seat, held in row["seats"].items():
-        flat |= {f"{column}.{seat}": held[column] for column in ("role", "policy", "version")}
+    for seat, player in row["seats"].items():
+        flat |= {f"{column}.{seat}": player[column] for column in ("role", "policy", "version")}
     return flat | {f"report.{n}": str(v) if n in texts else v for n, v in row["report"].items()}
 
 
@@ -95,7 +98,7 @@ def _flatten_turn(row: Row, turn: Row) -> Row:
 
 
 def _find_common_type(types: set[str]) -> Any:
-    """Return the Arrow type of a column whose values have these Python type names; text if they differ in kind."""
+    """Return the Arrow type for values of these Python types, given by name. Mixed types are text, except numbers."""
     if types == {"bool"}:
         return pa.bool_()
     return pa.float64() if types <= {"int", "float"} else pa.string()

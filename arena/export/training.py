@@ -1,4 +1,4 @@
-"""Chat templates for exported chats and weights, with replies marked for training by `{% generation %}`."""
+"""Chat templates of exported chats and weights, in which `{% generation %}` marks the replies to train on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TEMPLATE = "chat_template.jinja"
 def mark_replies(folder: Path) -> list[str]:
     """Overwrite the chat template of exported weights with one that marks replies by `{% generation %}`.
 
-    Leaves an adapter's folder as it is. Returns notes for the user if the template has no system turn, prints the time,
+    Does not change an adapter's folder. Returns notes for the user if the template has no system turn, prints the time,
     or rewrites thoughts of earlier replies.
     """
     if is_adapter(folder):
@@ -33,10 +33,10 @@ def mark_replies(folder: Path) -> list[str]:
 
 
 def write_templates(chats: Chats, to: Path) -> list[str]:
-    """Write into `to` the chat template that renders the chats as the policy read them.
+    """Write chat templates that render the chats as the policies read them into the folder `to`.
 
-    The file is chat_template.jinja, or POLICY.jinja per policy if their templates differ. Returns notes for the user,
-    such as the reason why a policy has none.
+    The file is chat_template.jinja, or one POLICY.jinja per policy if their templates differ. Returns notes for the
+    user, such as why a policy has no template.
     """
     notes, by_policy = [], dict[str, str]()
     for policy, folder in chats.folders().items():
@@ -52,19 +52,19 @@ def write_templates(chats: Chats, to: Path) -> list[str]:
             by_policy[policy] = template
         notes += _explain_template(policy, frame, chats)
     for policy, template in by_policy.items():
-        alone = len(set(by_policy.values())) == 1
-        write_atomic(to / (TEMPLATE if alone else f"{policy}.jinja"), template)
+        is_only_template = len(set(by_policy.values())) == 1
+        write_atomic(to / (TEMPLATE if is_only_template else f"{policy}.jinja"), template)
     return notes
 
 
 def _explain_template(policy: str, frame: ChatFrame, chats: Chats) -> list[str]:
     if frame.parts.system != "turn":
-        return [f"{policy}: its chat template has no system turn, and no template renders the chats as they were read"]
+        return [f"{policy}: its chat template has no system turn, so no template renders the chats as they were read"]
     if chats.has_tools and frame.tools and frame.tools.rewrites:
         return [
             f"{policy}: its chat template moves definitions of tools or changes earlier turns, unlike what was read"
         ]
     if frame.rewrites_thoughts and any(role.history == "keep" for role in chats.roles.values()):
-        own = f"{policy}: its own chat template rewrites thoughts of earlier replies"
-        return [f"{own}, which were read as they stand in the chats: train with {TEMPLATE}"]
+        complaint = f"{policy}: its own chat template rewrites thoughts of earlier replies"
+        return [f"{complaint}, which were read as they stand in the chats: train with {TEMPLATE}"]
     return []

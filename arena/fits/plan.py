@@ -1,4 +1,4 @@
-"""Memory needs of an experiment by training method, and the largest settings that fit a machine."""
+"""Memory needs of an experiment by training method, and the largest settings that fit on a machine."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -8,9 +8,9 @@ from agents.adapter_config import AdapterSpec
 from agents.precision import Precision
 from arena.config.experiment import Experiment
 from arena.fits.formulas import (
+    ComputeConfig,
     LearningWorkload,
     Parts,
-    Place,
     PlayWorkload,
     Shape,
     estimate_loading,
@@ -23,14 +23,15 @@ from arena.fits.machine import Device
 CONTEXT = 1024
 """Default number of tokens of a dialogue."""
 FRESH, SAMPLED = 2, 2
-"""Assumed ratios of context to first prompt, and of learned to sampled tokens: more than in most games."""
-LARGEST = 1 << 14
-"""Upper limit of the search for settings."""
+"""Assumed ratios of the context to the first prompt, and of a pass's tokens to the sampled ones among them. Most games
+have shorter first prompts and fewer sampled tokens."""
+SEARCH_LIMIT = 1 << 14
+"""Upper limit of the search for the largest settings."""
 
 
 @dataclass(frozen=True)
 class TrainingMethod:
-    """A training method to compare: precision, adapter rank (None trains all weights), number of trained policies."""
+    """Training method to compare: precision, adapter rank (None trains all weights), and number of trained policies."""
 
     name: str
     precision: Precision
@@ -40,20 +41,23 @@ class TrainingMethod:
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryNeed:
-    """Memory needs of a training method in bytes by purpose, and the largest settings that fit."""
+    """Memory needs of a training method, in bytes by purpose, and the largest settings that fit."""
 
     way: TrainingMethod
     asked: bool
     """True for the experiment's own method."""
     loading: Parts
+    """Loading a model."""
     play: Parts
     """Play with frozen weights, as in `arena play` and `arena eval`."""
     learning: Parts
     """An update."""
     between: Parts
-    """Play of a run between updates."""
+    """Play between a run's updates."""
     fits: bool
+    """True if a run with the experiment's settings fits."""
     fits_play: bool
+    """True if play with frozen weights fits."""
     in_flight: int
     """Largest `play.in_flight` with which a run fits; 0 if none does."""
     token_budget: int
@@ -65,13 +69,13 @@ class MemoryNeed:
         return max(sum(self.learning.values()), sum(self.between.values()))
 
     def row(self) -> dict[str, Any]:
-        """Return the need as nested dicts and lists of plain values, for JSON."""
+        """Return the needs as nested dicts of plain values, for JSON."""
         return {**asdict(self), "way": {**asdict(self.way), "precision": str(self.way.precision)}}
 
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryPlanner:
-    """A model and an experiment whose memory needs are compared with a machine's. Call `compute_needs`."""
+    """Comparison of the memory needs of a model and an experiment with a machine's memory. Call `compute_needs`."""
 
     shape: Shape
     files: int
@@ -80,32 +84,32 @@ class MemoryPlanner:
     context: int
     devices: Sequence[Device]
     packs: bool = True
-    """True if the processor packs matrices, as in `Place`."""
+    """True if the processor's bfloat16 products use packed matrices, as in `ComputeConfig`."""
 
     @property
     def gpu(self) -> Device | None:
         """First CUDA device, which a run would use; None if it computes on the CPU."""
         return next((device for device in self.devices if device.kind == "cuda"), None)
 
-    def compute_needs(self, ways: Sequence[TrainingMethod], asked: TrainingMethod) -> list[MemoryNeed]:
-        """Return the memory needs of each method; the method equal to `asked` is marked as the experiment's own."""
-        return [self.compute_need(way, way == asked) for way in ways]
+    def compute_needs(self, methods: Sequence[TrainingMethod], asked: TrainingMethod) -> list[MemoryNeed]:
+        """Return the memory needs of each method. The one equal to `asked` is marked as the experiment's own."""
+        return [self.compute_need(method, method == asked) for method in methods]
 
-    def compute_need(self, way: TrainingMethod, asked: bool) -> MemoryNeed:
-        """Return a method's memory needs and the largest settings that fit; `asked` if it is the experiment's own."""
-        place = Place(way.precision, self.gpu is not None, self.packs)
+    def compute_need(self, method: TrainingMethod, asked: bool) -> MemoryNeed:
+        """Return a method's memory needs and the largest settings that fit. `asked` marks the experiment's own."""
+        config = ComputeConfig(method.precision, self.gpu is not None, self.packs)
         files = self.files or 2 * self.shape.parameters
-        parts = estimate_loading(self.shape, place, files, frozen=way.rank is not None)
-        play = estimate_play(self.shape, place, self._make_play_workload(self.experiment.play.in_flight))
+        parts = estimate_loading(self.shape, config, files, frozen=method.rank is not None)
+        play = estimate_play(self.shape, config, self._make_play_workload(self.experiment.play.in_flight))
         budget, in_flight = self.experiment.learn.token_budget, self.experiment.play.in_flight
         loads = self._fits_main_memory(parts)
 
         def run_fits(tokens: int, matches: int) -> bool:
-            return loads and all(map(self._fits_device, self._estimate_run(way, place, tokens, matches)))
+            return loads and all(map(self._fits_device, self._estimate_run(method, config, tokens, matches)))
 
-        learning, between = self._estimate_run(way, place, budget, in_flight)
+        learning, between = self._estimate_run(method, config, budget, in_flight)
         return MemoryNeed(
-            way=way,
+            way=method,
             asked=asked,
             loading=parts,
             play=play,
@@ -117,27 +121,29 @@ class MemoryPlanner:
             token_budget=find_largest(lambda tokens: run_fits(tokens, 1)),
         )
 
-    def _estimate_run(self, way: TrainingMethod, place: Place, tokens: int, matches: int) -> tuple[Parts, Parts]:
-        """Return the bytes of an update with this token budget, and of play of this many matches between updates."""
-        workload = self._make_learning_workload(way, tokens)
-        update = estimate_update(self.shape, place, workload)
-        return update, estimate_play_between_updates(self.shape, place, workload, self._make_play_workload(matches))
+    def _estimate_run(
+        self, method: TrainingMethod, config: ComputeConfig, tokens: int, matches: int
+    ) -> tuple[Parts, Parts]:
+        """Return the bytes of an update with a token budget of `tokens`, and of play of `matches` between updates."""
+        workload = self._make_learning_workload(method, tokens)
+        update = estimate_update(self.shape, config, workload)
+        return update, estimate_play_between_updates(self.shape, config, workload, self._make_play_workload(matches))
 
     def _make_play_workload(self, matches: int) -> PlayWorkload:
         engine, tables = self.experiment.engine, self.experiment.all_tables()
         policies = self.experiment.policies
         seats = max((sum(seat.policy in policies for seat in table.seats.values()) for table in tables), default=1)
-        kept = len(policies) * (engine.cache_mb << 20)
+        cache_bytes = len(policies) * (engine.cache_mb << 20)
         rows, streams = min(matches, engine.max_batch), matches * max(1, seats)
-        return PlayWorkload(rows, streams, self.context, self.context // FRESH, kept)
+        return PlayWorkload(rows, streams, self.context, self.context // FRESH, cache_bytes)
 
-    def _make_learning_workload(self, way: TrainingMethod, tokens: int) -> LearningWorkload:
+    def _make_learning_workload(self, method: TrainingMethod, tokens: int) -> LearningWorkload:
         rule = self.experiment.learn
         return LearningWorkload(
             tokens=tokens,
             sampled=tokens // SAMPLED,
-            learners=way.learners,
-            rank=way.rank,
+            learners=method.learners,
+            rank=method.rank,
             reference=rule.uses_reference,
             checkpointing=rule.gradient_checkpointing,
         )
@@ -155,14 +161,15 @@ class MemoryPlanner:
 def list_methods(
     experiment: Experiment, precision: Precision, adapters: int | None
 ) -> tuple[list[TrainingMethod], TrainingMethod]:
-    """Return (training methods to compare, the experiment's own). `adapters` overrides its number of adapters.
+    """Return the training methods to compare, and the experiment's own among them.
 
-    The methods train all weights or adapters, in fp32 or bf16; pure bfloat16 is added if `precision` asks for it.
+    They train all weights or adapters, in fp32 or bf16. bf16-true is added if it is the `precision`. `adapters`
+    overrides the experiment's number of adapters.
     """
     learn = [policy for policy in experiment.policies.values() if policy.train]
-    given = next((policy.adapter for policy in learn if policy.adapter), None)
+    adapter_spec = next((policy.adapter for policy in learn if policy.adapter), None)
     count = max(1, len(learn) if adapters is None else adapters)
-    rank = (given or AdapterSpec()).rank
+    rank = (adapter_spec or AdapterSpec()).rank
     adapter = f"{count} adapters" if count > 1 else "an adapter"
     full = f"all weights, {count} times" if count > 1 else "all weights"
     methods = [
@@ -170,16 +177,18 @@ def list_methods(
         for name, r in ((full, None), (f"{adapter} of rank {rank}", rank))
         for number in ("fp32", "bf16")
     ]
-    true = replace(methods[0], precision=Precision.BF16_TRUE)
-    wants_adapter = bool(adapters) or (adapters is None and given is not None)
+    pure_bf16 = replace(methods[0], precision=Precision.BF16_TRUE)
+    wants_adapter = bool(adapters) or (adapters is None and adapter_spec is not None)
     if precision is Precision.BF16_TRUE:
-        return [*methods, true], true
-    return methods, next(w for w in methods if w.precision is precision and (w.rank is not None) == wants_adapter)
+        return [*methods, pure_bf16], pure_bf16
+    return methods, next(
+        method for method in methods if method.precision is precision and (method.rank is not None) == wants_adapter
+    )
 
 
 def find_largest(fits: Callable[[int], bool]) -> int:
-    """Return the largest number up to `LARGEST` that fits, by bisection (`fits` is monotone); 0 if 1 does not."""
-    low, high = 0, LARGEST + 1
+    """Return the largest number up to `SEARCH_LIMIT` that fits, by bisection; 0 if 1 does not. `fits` is monotone."""
+    low, high = 0, SEARCH_LIMIT + 1
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)

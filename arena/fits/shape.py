@@ -1,4 +1,4 @@
-"""Sizes of a model from its config alone, counted on a model without memory for weights (meta device)."""
+"""Sizes of a model from its config alone, counted on a model without weights (on torch's meta device)."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from agents.model_folder import convert_errors, select_auto_model
 from arena.fits.formulas import Shape
 
 MOST_LAYERS, MOST_EXPERTS, MOST_MODULES, MOST_SIZE = 1024, 4096, 1 << 16, 1 << 28
-"""Limits on sizes in a config. Larger values would take too long to build."""
+"""Limits on the sizes in a config. Models with larger ones would take too long to build."""
 MOST_SECONDS = 60.0
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
@@ -26,14 +26,15 @@ HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 def read_shape(model: str) -> tuple[Shape, int]:
     """Return a model's sizes, and the bytes of its weight files (0 if they are not on this machine).
 
-    `model` is a built-in name, a folder, a config.json, or a name on the hub, from which only the config is fetched. An
-    adapter's folder counts as its base model. Raises WeightsError if there is no such model or its config is invalid.
+    `model` is a built-in name, a folder, a config.json, or a name on the Hugging Face hub, from which only the config
+    is fetched. An adapter's folder stands for its base model. Raises WeightsError if there is no such model or its
+    config is invalid.
     """
     if model == smollm2.NAME:
         return count_shape({"model_type": "llama", **smollm2.SHAPE}, model), 4 * smollm2.PARAMETERS
-    if made := nano.parse_name(model):
-        sizes = {"model_type": "llama", "vocab_size": len(nano.build_nano_tokenizer()), **made[0].shape}
-        return count_shape(sizes, model), 4 * made[0].parameters
+    if parsed := nano.parse_name(model):
+        sizes = {"model_type": "llama", "vocab_size": len(nano.build_nano_tokenizer()), **parsed[0].shape}
+        return count_shape(sizes, model), 4 * parsed[0].parameters
     if nano_vlm.parse_seed(model) is not None:
         return count_shape({"model_type": "smolvlm", **nano_vlm.build_config()}, model), 4 * nano_vlm.PARAMETERS
     if smollm2_eyes.parse_seed(model) is not None:
@@ -44,7 +45,7 @@ def read_shape(model: str) -> tuple[Shape, int]:
     if os.path.isdir(path) and is_adapter(path):
         base = read_adapter(path).base
         if is_adapter(Path(os.path.expanduser(base))):
-            raise WeightsError(f"{path} is an adapter on {base}, which is one, too: merge that into its model first")
+            raise WeightsError(f"{path} is an adapter on another adapter, {base}: merge that into its model first")
         return read_shape(base)
     if os.path.isdir(path):
         return _read_shape_in(path, "config.json"), _sum_weight_bytes(path)
@@ -62,7 +63,7 @@ def _read_shape_in(folder: Path, file: str) -> Shape:
 
 
 def _sum_weight_bytes(folder: Path) -> int:
-    """Return the total bytes of the folder's safetensors files; follows links, ignores anything else than files."""
+    """Return the total bytes of the folder's safetensors files, links included."""
     return sum(path.stat().st_size for path in folder.glob("*.safetensors") if path.is_file())
 
 
@@ -73,20 +74,23 @@ def _fetch_config(name: str) -> Path:
     try:
         return Path(hf_hub_download(name, "config.json")).parent
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        raise WeightsError(f"{name!r} is no folder here, and the hub did not give it ({first_line(error)})") from error
+        raise WeightsError(
+            f"{name!r} is not a local folder, and could not be fetched from the hub ({first_line(error)})"
+        ) from error
 
 
 def count_shape(settings: dict[str, Any], source: str) -> Shape:
-    """Return the sizes of the model that transformers builds from config settings, without memory for its weights.
+    """Return the sizes of the model that transformers builds from config settings.
 
-    `source` names the config in errors. Raises WeightsError for settings without a model type or with invalid sizes.
+    The model is built without memory for its weights. `source` names the config in errors. Raises WeightsError for
+    settings without a model type or with invalid sizes.
     """
     kind = settings.get("model_type")
     if not isinstance(kind, str):
-        raise WeightsError(f"{source} names no model_type: it is no transformers model")
+        raise WeightsError(f"{source} has no model_type, so it is not a transformers model")
     text = settings.get("text_config")
     _check_sizes(settings, text if isinstance(text, dict) else {}, source)
-    auto_model = select_auto_model(settings)  # loads transformers with fewer modules than the next import
+    auto_model = select_auto_model(settings)  # imports fewer modules of transformers if done before the next import
     import torch
     from transformers import AutoConfig
 
@@ -99,7 +103,7 @@ def count_shape(settings: dict[str, Any], source: str) -> Shape:
 
 @contextmanager
 def _silence_transformers() -> Iterator[None]:
-    """Silence transformers' log messages within the context; relevant ones are also errors."""
+    """Silence transformers' log messages within the context. Relevant problems also raise exceptions."""
     from transformers.utils import logging
 
     before = logging.get_verbosity()
@@ -114,14 +118,14 @@ def _silence_transformers() -> Iterator[None]:
 def _time_limit(seconds: float) -> Iterator[None]:
     """Raise TimeoutError in the context after this many seconds. Some models compute tables slowly.
 
-    Does nothing outside the main thread, which alone can receive signals.
+    Does nothing outside the main thread, because only that receives signals.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def raise_timeout(*_: object) -> None:
-        raise TimeoutError(f"its sizes take over {seconds:g} s to count, as no model's do")
+        raise TimeoutError(f"counting its sizes takes over {seconds:g} s, too long for a real model")
 
     before = signal.signal(signal.SIGALRM, raise_timeout)
     signal.setitimer(signal.ITIMER_REAL, seconds)
@@ -133,50 +137,50 @@ def _time_limit(seconds: float) -> Iterator[None]:
 
 
 def _check_sizes(settings: dict[str, Any], text: dict[str, Any], source: str) -> None:
-    """Raise WeightsError for sizes that are missing, not numbers, or larger than the limits above."""
+    """Raise WeightsError if a size is missing, not a number, or above the limits of this module."""
     layers = experts = 1
     for key, value in {**settings, **text}.items():
         for number in value if isinstance(value, list) else [value]:
             if isinstance(number, bool) or not isinstance(number, int | float):
                 continue
-            inner = LAYERS.fullmatch(key)
-            limit = MOST_LAYERS if inner else MOST_EXPERTS if "experts" in key else MOST_SIZE
-            if inner or "experts" in key or SIZES.fullmatch(key):
+            is_layer_count = LAYERS.fullmatch(key)
+            limit = MOST_LAYERS if is_layer_count else MOST_EXPERTS if "experts" in key else MOST_SIZE
+            if is_layer_count or "experts" in key or SIZES.fullmatch(key):
                 if not 0 <= number <= limit:
-                    raise WeightsError(f"{source}: {key} is {str(number)[:24]}, no model's: 0 to {limit:,} are counted")
-                layers = max(layers, int(number)) if inner else layers
+                    raise WeightsError(f"{source}: {key} is {str(number)[:24]}: must be from 0 to {limit:,}")
+                layers = max(layers, int(number)) if is_layer_count else layers
                 experts = max(experts, int(number)) if "experts" in key else experts
     if layers * experts > MOST_MODULES:
-        raise WeightsError(f"{source}: {layers:,} layers of {experts:,} experts are no model's")
+        raise WeightsError(f"{source}: {layers:,} layers of {experts:,} experts are too many")
     for names in (("num_hidden_layers", "n_layer", "n_layers", "num_layers"), ("hidden_size", "n_embd", "d_model")):
-        found = next((n for n in names if n in settings or n in text), None)
-        value = None if found is None else text.get(found, settings.get(found))
+        present = next((n for n in names if n in settings or n in text), None)
+        value = None if present is None else text.get(present, settings.get(present))
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            fault = f"{found} is {json.dumps(value)[:24]}, no number" if found else f"there is no {names[0]}"
+            fault = f"{present} is {json.dumps(value)[:24]}, not a number" if present else f"there is no {names[0]}"
             raise WeightsError(f"{source}: {fault}: fetch the model's config.json again")
 
 
 def _measure(model: Any, source: str) -> Shape:
-    """Return the sizes of a model on the meta device. Raises WeightsError without attention or head."""
+    """Return the sizes of a model on the meta device. Raises WeightsError if it has no attention or no head."""
     import torch
 
     text, head = model.config.get_text_config(decoder=True), model.get_output_embeddings()
     layers = [module for module in model.modules() if isinstance(module, torch.nn.Linear) and module is not head]
     experts = getattr(text, "num_experts_per_tok", None)
-    find: Callable[[str], Any] = lambda name: getattr(text, name, None)  # noqa: E731
-    width, heads = find("hidden_size"), find("num_attention_heads")
+    get: Callable[[str], Any] = lambda name: getattr(text, name, None)  # noqa: E731
+    width, heads = get("hidden_size"), get("num_attention_heads")
     if not (isinstance(width, int) and isinstance(heads, int) and heads and head is not None):
-        raise WeightsError(f"{source}: a {type(model).__name__} has no attention, or no head, that could be counted")
-    inner = find("intermediate_size") or find("ffn_dim") or find("n_inner") or 4 * width
+        raise WeightsError(f"{source}: no attention or no head found in a {type(model).__name__}")
+    inner = get("intermediate_size") or get("ffn_dim") or get("n_inner") or 4 * width
     if experts:
-        inner = (find("moe_intermediate_size") or inner) * experts
+        inner = (get("moe_intermediate_size") or inner) * experts
     return Shape(
-        layers=find("num_hidden_layers"),
+        layers=get("num_hidden_layers"),
         width=width,
         inner=inner,
         heads=heads,
-        kv_heads=find("num_key_value_heads") or heads,
-        head_width=find("head_dim") or width // heads,
+        kv_heads=get("num_key_value_heads") or heads,
+        head_width=get("head_dim") or width // heads,
         vocabulary=head.weight.shape[0],
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         linear=sum(layer.weight.numel() for layer in layers),

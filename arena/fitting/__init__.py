@@ -1,1 +1,1 @@
-"""Training loops of stages that learn without play, and their optimiser."""
+"""Training loop of pipeline stages that learn without play, such as `ground` and `reward_model`."""

@@ -1,4 +1,4 @@
-"""Training loop of stages that learn without play: iterations of steps, with metrics and checkpoints.
+"""Training loop of pipeline stages that learn without play, with metrics and a checkpoint after each iteration.
 
 A resumed loop gives bit-identical results.
 """
@@ -29,10 +29,10 @@ _OPTIMIZER, _SETTINGS = "optimizer.safetensors", "settings.json"
 
 
 class TrainingLoop(ABC):
-    """Training of one set of weights in a run folder, iteration by iteration, from its newest checkpoint.
+    """Training loop of one set of weights in a run folder, which starts from the newest checkpoint.
 
-    A subclass loads and saves the weights, takes a step, and evaluates held-out data. Its random draws depend on the
-    step's number alone.
+    Subclasses define how to load and save the weights, take an optimiser step, and evaluate held-out data. For resumed
+    runs to repeat, the random draws of a step must depend on nothing but its number and the settings.
     """
 
     optimiser: NamedAdamW
@@ -46,9 +46,9 @@ class TrainingLoop(ABC):
         keep: int,
         watcher: Watcher,
     ) -> None:
-        """Prepare to train the weights `name`. The caller holds the run's lock.
+        """Prepare to train the weights called `name`. The caller holds the run's lock.
 
-        `identity` are the settings, as JSON values, that must be equal when the run is resumed. `parts` are the step
+        `identity` has the settings, as JSON values, that must not change when the run is resumed. `parts` has the step
         numbers of each iteration. `keep` is the number of checkpoints to keep.
         """
         self.name, self.run_folder, self.parts, self.keep, self.watcher = name, run, parts, keep, watcher
@@ -56,11 +56,11 @@ class TrainingLoop(ABC):
 
     @abstractmethod
     def load(self, folder: Path | None) -> NamedAdamW:
-        """Load the weights from a checkpoint's folder, or the initial ones for None, and return a new optimiser."""
+        """Load the weights from a checkpoint's folder, or the initial ones if None, and return a new optimiser."""
 
     @abstractmethod
     def save(self, folder: Path) -> None:
-        """Write the weights to a folder, which may not exist yet."""
+        """Write the weights to a folder, which is created if needed."""
 
     @abstractmethod
     def step(self, number: int) -> dict[str, float]:
@@ -82,7 +82,7 @@ class TrainingLoop(ABC):
                 await self._iterate(k, steps)
 
     def start(self, checkpoint: Checkpoint | None) -> None:
-        """Load the weights and the optimiser. Raises StoreError if the checkpoint has other settings or other data."""
+        """Load the weights and the optimiser. Raises StoreError if the checkpoint is of other settings or data."""
         if checkpoint is None:
             self.optimiser = self.load(None)
             return
@@ -95,23 +95,25 @@ class TrainingLoop(ABC):
     async def _iterate(self, k: int, steps: range) -> None:
         """Take the iteration's steps, evaluate the held-out data, and commit metrics and a checkpoint."""
         self.watcher.phase(k, "learn")
-        started, learned = perf_counter(), list[dict[str, float]]()
+        started, step_metrics = perf_counter(), list[dict[str, float]]()
         for count, number in enumerate(steps, 1):
-            learned.append(await compute(self.step, number))
+            step_metrics.append(await compute(self.step, number))
             if isinstance(self.watcher, ProgressWatcher):
                 self.watcher.progress(count, len(steps))
         try:
             self.optimiser.require_finite()
         except DivergedError as error:
             raise DivergedError(f"iteration {k}, {error}") from None
-        names = dict.fromkeys(name for one in learned for name in one)
-        figures = {name: float(np.mean([one[name] for one in learned if name in one])) for name in names}
+        names = dict.fromkeys(name for metrics in step_metrics for name in metrics)
+        averages = {
+            name: float(np.mean([metrics[name] for metrics in step_metrics if name in metrics])) for name in names
+        }
         self.watcher.phase(k, "held-out examples")
-        tested = await compute(self.evaluate_held_out)
-        figures |= {f"held_out_{name}": value for name, value in tested.items()}
-        figures |= {"skipped": float(self.optimiser.skipped), "steps": float(self.optimiser.steps)}
+        held_out_metrics = await compute(self.evaluate_held_out)
+        averages |= {f"held_out_{name}": value for name, value in held_out_metrics.items()}
+        averages |= {"skipped": float(self.optimiser.skipped), "steps": float(self.optimiser.steps)}
         self.optimiser.skipped = 0
-        row: dict[str, Any] = {"iteration": k, "learn": {self.name: figures}}
+        row: dict[str, Any] = {"iteration": k, "learn": {self.name: averages}}
         self.watcher.phase(k, "commit")
         row["seconds"] = {"play": 0.0, "learn": perf_counter() - started, "commit": 0.0}
         self.run_folder.metrics.append(row)
@@ -120,22 +122,22 @@ class TrainingLoop(ABC):
         self.watcher.iteration(row)
 
     def _check_settings(self, folder: Path) -> None:
-        """Raise StoreError if the checkpoint was written with other settings or other data."""
-        before = json.loads((folder / _SETTINGS).read_text())
-        if changed := sorted(name for name in self._identity if before.get(name) != self._identity[name]):
+        """Raise StoreError if the checkpoint was written with other settings or data."""
+        saved = json.loads((folder / _SETTINGS).read_text())
+        if changed := sorted(name for name in self._identity if saved.get(name) != self._identity[name]):
             label = "the examples" if changed == ["digest"] else f"its setting {changed[0]}"
-            raise StoreError(f"{self.run_folder.path}: {label} changed since it began: start a new run, or restore it")
+            raise StoreError(f"{self.run_folder.path}: {label} changed since it started: restore it or start a new run")
 
     def _save(self, folder: Path, k: int) -> None:
-        own = folder / "policies" / self.name
-        self.save(own)
-        self.optimiser.save(own / _OPTIMIZER)
+        weights_folder = folder / "policies" / self.name
+        self.save(weights_folder)
+        self.optimiser.save(weights_folder / _OPTIMIZER)
         (folder / _SETTINGS).write_text(json.dumps(self._identity, indent=1) + "\n")
         state = {"version": k, "steps": self.optimiser.steps, "memory": {}}
         (folder / STATE).write_text(json.dumps({"iteration": k, "policies": {self.name: state}}, indent=1) + "\n")
 
 
 def split_steps(steps: int, iterations: int) -> list[range]:
-    """Split the steps evenly into iterations, at most one per step. Returns each iteration's range of step numbers."""
+    """Split steps evenly into iterations of at least one step. Returns each iteration's range of step numbers."""
     cuts = np.linspace(0, steps, min(iterations, steps) + 1).round().astype(int).tolist()
     return [range(a, b) for a, b in itertools.pairwise(cuts)]

@@ -1,1 +1,1 @@
-"""Grounding of images in words: lessons of a game as tokens with labels, the losses, and the training loop."""
+"""Grounding: train a policy with vision on a game's labelled images, so that image tokens stand for words."""

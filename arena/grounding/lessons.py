@@ -1,4 +1,4 @@
-"""Lessons of a game as a policy's tokens: ids, images, and the word of each labelled token."""
+"""Grounding lessons of a game, encoded as a policy's tokens with their targets."""
 
 from __future__ import annotations
 
@@ -27,19 +27,20 @@ Loss = Literal["tokens", "words"]
 
 @dataclass(frozen=True)
 class Lesson:
-    """A lesson of some kind, with the targets of its tokens: pairs of position and token id."""
+    """One lesson as tokens. Targets are pairs of a position in the stream and the token id to predict there."""
 
     kind: str
+    """Kind of lesson, as the game names it."""
     stream: Stream
-    """Prompt with images, and the answer after it."""
+    """Prompt with images, followed by the answer."""
     labels: tuple[tuple[int, int], ...]
-    """Image tokens and the words that they stand for."""
+    """Targets at image tokens: the words that they stand for."""
     answer: tuple[tuple[int, int], ...]
-    """Tokens before those of the answer, and the answer's tokens with the one that ends it."""
+    """Targets of the answer: its tokens and the stop token, each at the position before."""
 
 
 class Lessons:
-    """Lessons of a game, drawn by kind and number, as a policy's tokens."""
+    """Source of a game's lessons as a policy's tokens. Lessons are drawn by kind and number."""
 
     def __init__(
         self,
@@ -51,11 +52,11 @@ class Lessons:
         system: str,
         positions: int,
     ) -> None:
-        """Prepare to draw. `grid` returns the rows and columns of an image's tokens.
+        """Prepare to draw lessons for a policy with this chat frame.
 
-        `system` is the system text before each lesson, and `positions` the longest context.
-
-        Raises ConfigError if the game has no lessons of these kinds, or the policy no vision.
+        `grid` returns the rows and columns of an image's tokens. `system` is the system text before each lesson, and
+        `positions` the maximum context. Raises ConfigError if the game has no lessons of these kinds, or the policy has
+        no vision.
         """
         self.name, self.frame, self.loss, self.positions = game.name, frame, loss, positions
         self._grid, self._opening = grid, frame.open(system)
@@ -75,7 +76,7 @@ class Lessons:
         self._tokens: dict[str, int] = {}
 
     def draw(self, kind: str, seed: int, number: int, is_held_out: bool = False) -> Lesson:
-        """Return the lesson of a kind and number. Held-out ones are of the game's test split, if it trains on another.
+        """Return the lesson of this kind and number. Held-out ones are of the test split if the others are of `train`.
 
         Raises ConfigError for a lesson that the policy cannot learn, such as one with a label of several tokens.
         """
@@ -97,7 +98,7 @@ class Lessons:
         spans = find_spans(ids, token, images, lesson.pictures.__getitem__)
         answer_ids = [*frame.encode(lesson.answer), frame.stop_id] if lesson.answer else []
         if len(ids) + len(answer_ids) > self.positions:
-            raise ValueError(f"it has {len(ids) + len(answer_ids):,} tokens, and the model holds {self.positions:,}")
+            raise ValueError(f"it has {len(ids) + len(answer_ids):,} tokens, more than the model's {self.positions:,}")
         stream = Stream()
         stream.observe(ids, spans)
         stream.observe(answer_ids[:-1])
@@ -106,41 +107,44 @@ class Lessons:
         ]
         if not labels and (not answer_ids or self.loss == "words"):
             raise ValueError("it has nothing to learn")
-        answer = [(len(ids) - 1 + place, id) for place, id in enumerate(answer_ids)]
+        answer = [(len(ids) - 1 + offset, id) for offset, id in enumerate(answer_ids)]
         return Lesson(kind, stream, tuple(labels), tuple(answer))
 
     def _label_tokens(self, span: MediaSpan, grid: Labels) -> list[tuple[int, int]]:
         shape = self._grid(span)
-        if shape[0] == 1:  # of models whose images are square, and so are their tokens
+        if shape[0] == 1:  # the model's images are square, and so is the grid of their tokens
             shape = isqrt(span.length), isqrt(span.length)
         return [
-            (span.start + at, self._encode_label(word)) for at, word in enumerate(spread_labels(grid, *shape)) if word
+            (span.start + offset, self._encode_label(word))
+            for offset, word in enumerate(spread_labels(grid, *shape))
+            if word
         ]
 
     def _encode_label(self, word: str) -> int:
-        """Return the id of a label's word: as a reply would write it for `tokens`, as a text would for `words`.
+        """Return the token id of a label's word, with a space before it for the loss `words` and without for `tokens`.
 
-        If it is no single token there, it may be one in the other way. Raises ConfigError if neither is.
+        If that form is not a single token, the other one is used. Raises ConfigError if neither is.
         """
         if word not in self._tokens:
             forms = (word, f" {word}") if self.loss == "tokens" else (f" {word}", word)
             single = (ids[0] for form in forms if len(ids := self.frame.encode(form)) == 1)
-            found = next(single, None)
-            if found is None:
+            token = next(single, None)
+            if token is None:
                 count = len(self.frame.encode(word))
                 raise ConfigError(
                     f"the label '{clean_text(word)[:40]}' of {self.name} is {count} tokens of the policy's: "
                     "a label must be one"
                 )
-            self._tokens[word] = found
+            self._tokens[word] = token
         return self._tokens[word]
 
 
 def spread_labels(grid: Labels, rows: int, columns: int) -> list[str]:
-    """Return the word of each of an image's tokens, row by row, in `rows` x `columns`; "" where a token has none.
+    """Spread the words of a grid's cells over an image's `rows` x `columns` tokens. Returns each token's word or "".
 
-    A cell's words belong in order to the tokens that lie in it, and its last word also to the tokens after them. Words
-    beyond a cell's tokens are left out. Raises ConfigError if a cell has no token, ValueError for a ragged grid.
+    Tokens are in row order. The words of a cell go to the tokens within it, in order; its last word also goes to all
+    remaining tokens, and surplus words are dropped. Raises ConfigError if a cell has no token, and ValueError if the
+    rows of the grid differ in length.
     """
     height, width = len(grid), len(grid[0])
     if any(len(row) != width for row in grid) or not width:
@@ -151,27 +155,30 @@ def spread_labels(grid: Labels, rows: int, columns: int) -> list[str]:
     words = []
     for row, column in product(range(rows), range(columns)):
         cell = (row * height // rows, column * width // columns)
-        own, place = grid[cell[0]][cell[1]], seen.get(cell, 0)
-        words.append(own[min(place, len(own) - 1)] if own else "")
-        seen[cell] = place + 1
+        cell_words, index = grid[cell[0]][cell[1]], seen.get(cell, 0)
+        words.append(cell_words[min(index, len(cell_words) - 1)] if cell_words else "")
+        seen[cell] = index + 1
     return words
 
 
 def apportion_batch(kinds: Mapping[str, float], batch: int) -> dict[str, int]:
-    """Apportion `batch` lessons to the kinds by their shares, at least one each, by largest remainders."""
+    """Return how many of a batch's lessons each kind gets, in proportion to its share but at least one.
+
+    Rounds by the method of largest remainders.
+    """
     total = sum(kinds.values())
     exact = {kind: share / total * batch for kind, share in kinds.items()}
     counts = {kind: max(1, int(count)) for kind, count in exact.items()}
-    for kind in sorted(exact, key=lambda one: counts[one] - exact[one])[: max(0, batch - sum(counts.values()))]:
+    for kind in sorted(exact, key=lambda kind: counts[kind] - exact[kind])[: max(0, batch - sum(counts.values()))]:
         counts[kind] += 1
     return counts
 
 
 def _make_game(game: GameSpec) -> GroundingLessons:
     try:
-        made = make_game(game.name, game.options)
+        lessons_game = make_game(game.name, game.options)
     except ValueError as error:
         raise ConfigError(f"game: {error}") from None
-    if not isinstance(made, GroundingLessons):
+    if not isinstance(lessons_game, GroundingLessons):
         raise ConfigError(f"game: {game.name} has no lessons that ground words in images")
-    return made
+    return lessons_game

@@ -1,4 +1,4 @@
-"""Losses that connect a model's image tokens with words."""
+"""Losses that train a model's image tokens to stand for words."""
 
 from __future__ import annotations
 
@@ -19,26 +19,27 @@ DISTANCE_WEIGHT = 0.1
 
 
 class GradedLessons(NamedTuple):
-    """Loss of some lessons, with the predicted and the right id of each labelled token and each answer token."""
+    """Loss of some lessons, with the predictions and targets of their labels and answers."""
 
     loss: torch.Tensor
     labels: tuple[torch.Tensor, torch.Tensor]
-    """Chosen and right ids, [L] each, lesson after lesson."""
+    """Predicted and right ids of the labelled image tokens, [L] each, lesson after lesson."""
     answers: tuple[torch.Tensor, torch.Tensor]
+    """Predicted and right ids of the answers' tokens, likewise."""
 
 
 class GroundingModel:
-    """A model with vision, with one of two losses.
+    """Model with vision and one of two losses.
 
-    `tokens`: cross-entropy of the language model's output at each labelled image token, plus that of the answers.
-    `words`: no pass of the language model. The features of labelled image tokens are compared with its word embeddings:
-    cross-entropy over the words of the batch on minus the squared distance, plus `DISTANCE_WEIGHT` times the squared
-    distance to the right one. Only vision tower and connector learn.
+    `tokens` is the cross-entropy of the language model's output at each labelled image token, plus that of the answers.
+    `words` does not run the language model. It compares the features of labelled image tokens with the embeddings of
+    the batch's words: cross-entropy with minus the squared distances as logits, plus `DISTANCE_WEIGHT` times the
+    squared distance to the right word. Only the vision tower and the connector learn.
     """
 
     def __init__(self, model: Any, loss: Loss, bf16: bool = False) -> None:
-        """Raise ValueError if the model has no vision."""
-        self.vision = require_vision(model, "lessons have")
+        """Wrap a model. Raises ValueError if it has no vision."""
+        self.vision = require_vision(model, "lessons have images")
         self.model, self.loss, self._bf16 = model, loss, bf16
 
     @property
@@ -55,7 +56,7 @@ class GroundingModel:
         return {name: parameter for name, parameter in named.items() if id(parameter) not in text}
 
     def __call__(self, lessons: Sequence[Lesson]) -> GradedLessons:
-        """Grade lessons, with gradients."""
+        """Compute the loss and predictions of lessons, with gradients."""
         with self._precision():
             return self._grade_tokens(lessons) if self.loss == "tokens" else self._grade_words(lessons)
 
@@ -63,27 +64,29 @@ class GroundingModel:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self._bf16)
 
     def _grade_tokens(self, lessons: Sequence[Lesson]) -> GradedLessons:
-        batch, count = make_batch(lessons), sum(len(one.labels) for one in lessons)
+        batch, count = make_batch(lessons), sum(len(lesson.labels) for lesson in lessons)
         batch = batch.to(self.device)
-        seen = batch.images.compute_features(self.model) if batch.images else None
-        hidden = compute_hidden_states(text_body(self.model), batch, seen)
+        features = batch.images.compute_features(self.model) if batch.images else None
+        hidden = compute_hidden_states(text_body(self.model), batch, features)
         logits = self.model.get_output_embeddings()(hidden).float()
         parts = [(logits[:count], batch.targets[:count]), (logits[count:], batch.targets[count:])]
-        loss = torch.stack([cross_entropy(given, right) for given, right in parts if len(right)]).sum()
-        labels, answers = ((given.detach().argmax(-1), right) for given, right in parts)
+        loss = torch.stack([cross_entropy(logits_part, right) for logits_part, right in parts if len(right)]).sum()
+        labels, answers = ((logits_part.detach().argmax(-1), right) for logits_part, right in parts)
         return GradedLessons(loss, labels, answers)
 
     def _grade_words(self, lessons: Sequence[Lesson]) -> GradedLessons:
-        spans = {span.hash: span for one in lessons for span in one.stream.media}
+        spans = {span.hash: span for lesson in lessons for span in lesson.stream.media}
         starts = dict(zip(spans, accumulate((span.length for span in spans.values()), initial=0), strict=False))
-        places, words = list[int](), list[int]()
-        for one in lessons:
-            at = {span.start + k: starts[span.hash] + k for span in one.stream.media for k in range(span.length)}
-            places += [at[place] for place, _ in one.labels]
-            words += [word for _, word in one.labels]
-        seen = ImageFeatures.compute(self.vision, self.model, [*spans.values()], self.device)
+        rows, words = list[int](), list[int]()
+        for lesson in lessons:
+            row_of_position = {
+                span.start + k: starts[span.hash] + k for span in lesson.stream.media for k in range(span.length)
+            }
+            rows += [row_of_position[position] for position, _ in lesson.labels]
+            words += [word for _, word in lesson.labels]
+        image_features = ImageFeatures.compute(self.vision, self.model, [*spans.values()], self.device)
         width = self.model.get_input_embeddings().weight.shape[1]
-        features = seen.features[torch.tensor(places, device=self.device), :width].float()
+        features = image_features.features[torch.tensor(rows, device=self.device), :width].float()
         known, right = torch.tensor(words, device=self.device).unique(return_inverse=True)  # type: ignore[no-untyped-call]
         embedded = self.model.get_input_embeddings().weight.detach()[known].float()
         distances = (features[:, None] - embedded).square().sum(-1)
@@ -94,13 +97,13 @@ class GroundingModel:
 
 
 def make_batch(lessons: Sequence[Lesson]) -> StreamBatch:
-    """Make one batch of lessons, whose targets are those of all labels, lesson by lesson, and then of all answers."""
-    streams = [one.stream for one in lessons]
+    """Make a batch of lessons. Its targets are those of all labels, lesson by lesson, and then of all answers."""
+    streams = [lesson.stream for lesson in lessons]
     suffix = torch.zeros((len(streams), max(map(len, streams))), dtype=torch.long)
     for row, stream in enumerate(streams):
         suffix[row, : len(stream)] = torch.tensor(stream.keys)
-    targets = [(row, *pair) for row, one in enumerate(lessons) for pair in one.labels]
-    targets += [(row, *pair) for row, one in enumerate(lessons) for pair in one.answer]
+    targets = [(row, *pair) for row, lesson in enumerate(lessons) for pair in lesson.labels]
+    targets += [(row, *pair) for row, lesson in enumerate(lessons) for pair in lesson.answer]
     rows, columns, words = torch.tensor(targets, dtype=torch.long).reshape(-1, 3).unbind(1)
     prefix = torch.zeros(0, dtype=torch.long)
     return StreamBatch(

@@ -28,62 +28,62 @@ from arena.store.run import RunFolder
 
 BETAS = (0.9, 0.95)
 MAX_BATCH = 64
-"""Maximum number of lessons that are graded at once."""
+"""Maximum number of held-out lessons per forward pass."""
 
 
 async def train(folder: Path, settings: Mapping[str, Any], watcher: Watcher) -> None:
     """Train a policy in `folder` to the end, from its newest checkpoint if there is one.
 
-    `settings` are those of the pipeline stage `ground`, with `model`, `seed`, `bf16` and `keep`. The caller holds the
-    folder's lock. Raises ConfigError or StoreError for unusable settings, and DivergedError if numbers are not finite.
+    `settings` are those of the pipeline stage `ground`, and `model`, `seed`, `bf16` and `keep`. The caller holds the
+    folder's lock. Raises ConfigError or StoreError for unusable settings, and DivergedError for non-finite numbers.
     """
     if not (folder / CONFIG).exists():
         write_atomic(folder / CONFIG, dump({"ground": dict(settings)}, CONFIG))
     model = await compute(resolve, settings["model"])
     if is_adapter(model):
-        raise ConfigError(f"policy '{settings['policy']}' is an adapter, and grounding trains whole weights")
+        raise ConfigError(f"policy '{settings['policy']}' is an adapter, but grounding trains full weights")
     await GroundingLoop(RunFolder.open(folder), model, settings, watcher).run()
 
 
 class GroundingLoop(TrainingLoop):
-    """Training loop of a policy on a game's visual lessons, which starts from the newest checkpoint."""
+    """Training loop of a policy on a game's grounding lessons."""
 
     def __init__(self, run: RunFolder, model: Path, settings: Mapping[str, Any], watcher: Watcher) -> None:
         """Prepare to train from the weights in the folder `model`, with the settings of `train`."""
-        own = {name: value for name, value in settings.items() if name not in ("keep", "nonfinite", "model")}
+        identity = {name: value for name, value in settings.items() if name not in ("keep", "nonfinite", "model")}
         parts = split_steps(settings["steps"], settings["iterations"])
-        super().__init__(settings["policy"], run, own, parts, settings["keep"], watcher)
+        super().__init__(settings["policy"], run, identity, parts, settings["keep"], watcher)
         self.settings, self.source = settings, model
         self._counts = apportion_batch(settings["kinds"], settings["batch"])
         self._drawn: dict[tuple[str, int], Lesson] = {}
 
     def load(self, folder: Path | None) -> NamedAdamW:
-        """Load the policy, draw the held-out lessons and return the policy's optimiser."""
-        given = self.settings
-        self.policy = Policy.load(given["policy"], self.source, folder or self.source, train=True)
-        self.grounder = GroundingModel(self.policy.model, given["loss"], given["bf16"])
-        game, positions = GameSpec.model_validate(given["game"]), find_positions(self.source)
+        """Load the policy, draw the held-out lessons and return a new optimiser."""
+        settings = self.settings
+        self.policy = Policy.load(settings["policy"], self.source, folder or self.source, train=True)
+        self.grounder = GroundingModel(self.policy.model, settings["loss"], settings["bf16"])
+        game, positions = GameSpec.model_validate(settings["game"]), find_positions(self.source)
         self.lessons = Lessons(
             game,
-            [*given["kinds"]],
+            [*settings["kinds"]],
             self.policy.frame,
             self.grounder.vision.grid,
-            given["loss"],
-            given["system"],
+            settings["loss"],
+            settings["system"],
             positions,
         )
         self._held_out_lessons = {
-            kind: [self.lessons.draw(kind, given["seed"], n, is_held_out=True) for n in range(given["held_out"])]
-            for kind in given["kinds"]
+            kind: [self.lessons.draw(kind, settings["seed"], n, is_held_out=True) for n in range(settings["held_out"])]
+            for kind in settings["kinds"]
         }
         learning = self.grounder.get_trainable_parameters()
         for parameter in self.policy.model.parameters():
             parameter.requires_grad_(False)
         for parameter in learning.values():
             parameter.requires_grad_(True)
-        advice = f"lower its lr ({given['lr']:g})"
+        advice = f"lower its lr ({settings['lr']:g})"
         return NamedAdamW(
-            learning, given["lr"], given["nonfinite"], "grounding", advice, "its setting nonfinite", betas=BETAS
+            learning, settings["lr"], settings["nonfinite"], "grounding", advice, "its setting nonfinite", betas=BETAS
         )
 
     def save(self, folder: Path) -> None:
@@ -93,35 +93,39 @@ class GroundingLoop(TrainingLoop):
     def step(self, number: int) -> dict[str, float]:
         """Take optimiser step `number` of the run on a batch of random lessons.
 
-        Returns the batch's loss and accuracies before the step, and the gradient norm.
+        Returns the batch's loss and accuracies from before the step, and the gradient norm.
         """
-        given = self.settings
-        rng = generator(given["seed"], number, "step")
+        settings = self.settings
+        rng = generator(settings["seed"], number, "step")
         lessons = [
-            self._draw_lesson(kind, int(at))
+            self._draw_lesson(kind, int(lesson_number))
             for kind, count in self._counts.items()
-            for at in rng.integers(given["lessons"], size=count)
+            for lesson_number in rng.integers(settings["lessons"], size=count)
         ]
         graded = self.grounder(lessons)
         torch.autograd.backward(graded.loss)
-        rate = compute_warmup(number, given["warmup_steps"]) * max(given["decay"], 1.0 - number / given["steps"])
-        self.optimiser.set_rate(given["lr"] * rate)
-        norm = self.optimiser.step(given["grad_clip"])
+        rate = compute_warmup(number, settings["warmup_steps"]) * max(
+            settings["decay"], 1.0 - number / settings["steps"]
+        )
+        self.optimiser.set_rate(settings["lr"] * rate)
+        norm = self.optimiser.step(settings["grad_clip"])
         return _compute_figures([graded]) | {"grad_norm": norm}
 
     def evaluate_held_out(self) -> dict[str, float]:
-        """Return the loss of the held-out lessons, and their accuracies over all lessons and by kind."""
+        """Return the loss of the held-out lessons, and the accuracies over all of them and by kind."""
         graded: dict[str, list[GradedLessons]] = {}
         with torch.no_grad():
             for kind, lessons in self._held_out_lessons.items():
-                graded[kind] = [self.grounder(lessons[at : at + MAX_BATCH]) for at in range(0, len(lessons), MAX_BATCH)]
+                graded[kind] = [
+                    self.grounder(lessons[start : start + MAX_BATCH]) for start in range(0, len(lessons), MAX_BATCH)
+                ]
         by_kind = {
             f"{name}_{kind}": value
             for kind, parts in graded.items()
             for name, value in _compute_figures(parts).items()
             if name != "loss"
         }
-        return _compute_figures([one for parts in graded.values() for one in parts]) | by_kind
+        return _compute_figures([part for parts in graded.values() for part in parts]) | by_kind
 
     def _draw_lesson(self, kind: str, number: int) -> Lesson:
         if (kind, number) not in self._drawn:
@@ -130,27 +134,27 @@ class GroundingLoop(TrainingLoop):
 
 
 class _Marks(NamedTuple):
-    """Tokens that the policy chose, and the right tokens, in the same order."""
+    """Predicted and right token ids, in the same order."""
 
     chosen: np.ndarray
     right: np.ndarray
 
 
 def _compute_figures(graded: Sequence[GradedLessons]) -> dict[str, float]:
-    """Return the mean `loss`, the accuracy of labels (`accuracy`) and that of answers (`answered`).
+    """Return the mean `loss`, the accuracy of labels (`accuracy`) and the accuracy of answers (`answered`).
 
-    The accuracy of labels is averaged over right labels, so that a frequent one such as "none" has no more weight than
-    others.
+    The accuracy of labels is the mean of the accuracies per right label, so that a frequent label such as "none" does
+    not dominate.
     """
-    found = {"loss": float(np.mean([float(one.loss.detach()) for one in graded]))}
-    labels, answers = _join_marks([one.labels for one in graded]), _join_marks([one.answers for one in graded])
+    metrics = {"loss": float(np.mean([float(part.loss.detach()) for part in graded]))}
+    labels, answers = _join_marks([part.labels for part in graded]), _join_marks([part.answers for part in graded])
     if len(labels.right):
-        words, place = np.unique(labels.right, return_inverse=True)
-        hits = np.bincount(place, labels.chosen == labels.right, len(words))
-        found["accuracy"] = float((hits / np.bincount(place)).mean())
+        words, label_index = np.unique(labels.right, return_inverse=True)
+        hits = np.bincount(label_index, labels.chosen == labels.right, len(words))
+        metrics["accuracy"] = float((hits / np.bincount(label_index)).mean())
     if len(answers.right):
-        found["answered"] = float((answers.chosen == answers.right).mean())
-    return found
+        metrics["answered"] = float((answers.chosen == answers.right).mean())
+    return metrics
 
 
 def _join_marks(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> _Marks:

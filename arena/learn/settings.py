@@ -88,7 +88,7 @@ class PolicySpec(Spec):
         return self
 
     @property
-    def sight(self) -> VisionSettings:
+    def vision_settings(self) -> VisionSettings:
         """Settings of the policy's vision."""
         return VisionSettings(self.images.pixels if self.images else None, "vision" in self.freeze)
 

@@ -1,7 +1,7 @@
-"""Reuse of ended stages: copy the leading stages of an earlier run into a new pipeline instead of running them again.
+"""Reuse of finished stages: copy leading stages of an earlier run into a new pipeline instead of repeating them.
 
-A stage's result depends on the settings above it, its own settings, the files they name, and the machine. If all of
-these agree, running the stage again would give the same bytes.
+A stage's result depends on the shared settings, the earlier stages, its own settings, the files that these name, and
+the machine. If all of these agree, running the stage again would give the same bytes.
 """
 
 import shutil
@@ -23,31 +23,33 @@ from arena.store.stages import is_pipeline, read_stage_end, stage_folder
 
 FOLDER, SOURCES = "folder", "sources"
 """Keys of a pipeline's environment: its folder at the start, and SHA-256 by path of the files that its stages name."""
-_SAME = ("python", "device", "instruction_set", "versions", SOURCES)
-"""Keys of the environment on which results depend."""
+_MUST_MATCH = ("python", "device", "instruction_set", "versions", SOURCES)
+"""Keys of the environment that must be equal, because results depend on them."""
 
 
-def find_reusable_stages(source: Path, data: Mapping[str, Any], about: Mapping[str, Any]) -> tuple[list[Path], str]:
-    """Return the folders of ended stages of `source` that a new pipeline would only repeat, and why there are no more.
+def find_reusable_stages(
+    source: Path, data: Mapping[str, Any], environment: Mapping[str, Any]
+) -> tuple[list[Path], str]:
+    """Return the folders of the finished stages of `source` that a new pipeline can copy, and the reason for no more.
 
-    `data` are the new pipeline's settings, `about` its environment. Raises ConfigError if `source` is no pipeline or
-    was edited, and StoreError if a stage is not as it was written.
+    `data` are the new pipeline's settings, and `environment` is its environment. The reason is "" if all stages can be
+    copied. Raises ConfigError if `source` is not a pipeline or was edited, and StoreError if a stage was changed.
     """
     if not is_pipeline(source):
-        raise ConfigError(f"--reuse: {source} is no pipeline, so it has no stages to copy")
-    environment = FolderReader(source).environment()
-    saved = _read_settings(source, environment)
-    for key in _SAME:
-        before, now = environment.get(key) or {}, about.get(key) or {}
+        raise ConfigError(f"--reuse: {source} is not a pipeline, so it has no stages to copy")
+    source_environment = FolderReader(source).environment()
+    saved = _read_settings(source, source_environment)
+    for key in _MUST_MATCH:
+        before, now = source_environment.get(key) or {}, environment.get(key) or {}
         if before != now:
             return [], f"it ran elsewhere or with other files ({list_differences({key: before}, {key: now})[0]})"
     equal = count_equal_stages(saved, data)
     folders = [stage_folder(source, n + 1, stage["name"]) for n, stage in enumerate(saved[STAGES][:equal])]
-    ended = [*takewhile(read_stage_end, folders)]
-    if len(ended) < equal:
-        return ended, f"{folders[len(ended)].name} has not ended there"
+    finished = [*takewhile(read_stage_end, folders)]
+    if len(finished) < equal:
+        return finished, f"{folders[len(finished)].name} has not ended there"
     changes = list_differences(_index_by_stage(saved), _index_by_stage(data))
-    return ended, f"settings differ: {changes[0]}" if changes else ""
+    return finished, f"settings differ: {changes[0]}" if changes else ""
 
 
 def _read_settings(source: Path, environment: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -67,44 +69,44 @@ def _read_settings(source: Path, environment: Mapping[str, Any]) -> Mapping[str,
 
 
 def copy_stages(stages: Sequence[Path], source: Path, folder: Path) -> None:
-    """Copy ended stages of `source` into the pipeline at `folder`, with paths of the new folder in their settings.
+    """Copy finished stages of `source` into the pipeline at `folder`, and adapt paths in their settings to it.
 
-    Each copy appears at once, so an interrupted copy is run like any stage. Raises StoreError for a link or a special
-    file in a stage.
+    Each copy is atomic: a stage whose copy was interrupted runs like any other. Raises StoreError for a link or a
+    special file in a stage.
     """
     before = str(FolderReader(source).environment().get(FOLDER, source.resolve()))
     for stage in stages:
         _require_plain_files(stage)
 
-        def fill(place: Path, stage: Path = stage) -> None:
-            shutil.copytree(stage, place, dirs_exist_ok=True, ignore=shutil.ignore_patterns(LOCK, HOLDER))
-            _relocate(place, f"{before}/{STAGES}/", f"{folder}/{STAGES}/")
+        def fill(target: Path, stage: Path = stage) -> None:
+            shutil.copytree(stage, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns(LOCK, HOLDER))
+            _relocate(target, f"{before}/{STAGES}/", f"{folder}/{STAGES}/")
 
         write_folder(folder / STAGES / stage.name, fill)
 
 
-def _relocate(place: Path, before: str, now: str) -> None:
-    """Replace the start `before` of paths by `now` in the config and environment of a stage."""
-    reader = FolderReader(place)
-    config = _replace_start(text_layer(CONFIG, reader.config()).data, before, now)
-    environment = _replace_start(reader.environment(), before, now)
-    (place / ENVIRONMENT).unlink()
-    write_environment(place, environment)
-    (place / CONFIG).write_text(strict_yaml.dump(config, CONFIG), encoding="utf-8")
+def _relocate(stage: Path, before: str, now: str) -> None:
+    """Replace the prefix `before` of paths by `now` in the config and environment of the stage at `stage`."""
+    reader = FolderReader(stage)
+    config = _replace_prefix(text_layer(CONFIG, reader.config()).data, before, now)
+    environment = _replace_prefix(reader.environment(), before, now)
+    (stage / ENVIRONMENT).unlink()
+    write_environment(stage, environment)
+    (stage / CONFIG).write_text(strict_yaml.dump(config, CONFIG), encoding="utf-8")
 
 
-def _replace_start(value: Any, before: str, now: str) -> Any:
+def _replace_prefix(value: Any, before: str, now: str) -> Any:
     if isinstance(value, Mapping):
-        return {key: _replace_start(item, before, now) for key, item in value.items()}
+        return {key: _replace_prefix(item, before, now) for key, item in value.items()}
     if isinstance(value, list):
-        return [_replace_start(item, before, now) for item in value]
+        return [_replace_prefix(item, before, now) for item in value]
     return now + value[len(before) :] if isinstance(value, str) and value.startswith(before) else value
 
 
 def _require_plain_files(stage: Path) -> None:
     for path in sorted(stage.rglob("*")):
         if path.is_symlink() or not (path.is_file() or path.is_dir()):
-            raise StoreError(f"{path} is no plain file: remove it, or run without --reuse")
+            raise StoreError(f"{path} is not a plain file: remove it, or run without --reuse")
 
 
 def _index_by_stage(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from agents.players.model import ChatPlayer, ScriptedPlayer
 from agents.players.scripted import check_scripted, make_scripted
 from agents.players.servers import parse_endpoint
 from agents.players.voting import make_act_reader, make_voting_writer
-from agents.players.writers import make_replay_writer, model_writer
+from agents.players.writers import make_model_writer, make_replay_writer
 from agents.policy import Policy
 from agents.role import Role
 from agents.stream import ImageReader
@@ -167,7 +167,7 @@ class ModelContender:
     def player(self, seat: str, plan: MatchPlan, game: Game, seed: int) -> SeatedPlayer:
         """Create a chat player with the role's sampling settings. In a branch it first repeats the parent's replies."""
         policy, role = self.cast(plan.game, seat)
-        write = model_writer(self.engine)
+        write = make_model_writer(self.engine)
         if rule := role.sampling.cautious:
             write = make_cautious_writer(write, rule, policy.frame.find_tokens_with(MARKS))
         if votes := role.sampling.votes:

@@ -15,7 +15,7 @@ import numpy as np
 from agents.players.model import ChatPlayer, ScriptedPlayer
 from agents.players.scripted import add_remarks, can_play, make_scripted
 from agents.players.simple import RecordedActs
-from agents.players.writers import demonstrator, make_replay_writer, script_completion
+from agents.players.writers import make_demonstration_writer, make_replay_writer, script_completion
 from agents.policy import Policy
 from agents.stream import Stream
 from arena.credit.batch import CreditedTrajectory
@@ -62,7 +62,7 @@ class _Demonstrator(ModelContender):
         policy, role = self.cast(plan.game, seat)
         seat_seed = derive_seed(seed, plan, seat)
         script = make_scripted(add_remarks(self.script, game), fold_seed(seat_seed), game)
-        write = demonstrator(script, role, policy.frame)
+        write = make_demonstration_writer(script, role, policy.frame)
         key, positions = f"{plan.id}/{seat}", self.max_positions(policy)
         return ChatPlayer(
             role=role, frame=policy.frame, policy=policy.name, key=key, seed=seat_seed, write=write,

@@ -178,7 +178,7 @@ def replay_failed(game: str, options: dict[str, Any], seed: int, acts: Sequence[
     The game's exception is raised again. Observations before each act, and payoffs and report at the end, are computed
     too, because these may have failed.
     """
-    replay = games.deal(Deal(game, options, seed))
+    replay = games.start_match(Deal(game, options, seed))
     for act in (*acts, None):
         while replay.agents and (
             replay.terminations[replay.agent_selection] or replay.truncations[replay.agent_selection]

@@ -12,7 +12,7 @@ from agents.harness.program import Program
 from agents.harness.remote import Remote
 from agents.harness.server import HarnessServer
 from agents.harness.session import Session
-from agents.players.writers import make_replay_writer, model_writer
+from agents.players.writers import make_model_writer, make_replay_writer
 from agents.policy import Policy
 from agents.role import Role
 from arena.play.contenders import derive_seed, fold_seed
@@ -48,7 +48,7 @@ class HarnessContender:
 
         In a branch the policy first repeats its replies of the parent match, whatever the program asks.
         """
-        write, seat_seed = model_writer(self.engine), derive_seed(seed, plan, seat)
+        write, seat_seed = make_model_writer(self.engine), derive_seed(seed, plan, seat)
         if plan.branch:
             write = make_replay_writer(plan.branch.replies(seat), write)
 

@@ -193,7 +193,7 @@ def _encode_reply(match: MatchRecord, turn: Turn, role: Role, frame: ChatFrame) 
     """Return a past reply in this frame's tokens: the sampled ids if role and text agree, else its text encoded."""
     stream, begin, end = find_reply(match.streams.get(turn.seat, ()), turn.index)
     ids, finish = tuple(stream.ids[begin:end]), "length" if turn.finish == "length" else "stop"
-    if turn.role == role.role and ids and frame.knows(ids) and frame.decode(ids) == turn.raw:
+    if turn.role == role.role and ids and frame.has_ids(ids) and frame.decode(ids) == turn.raw:
         return Completion(ids, tuple(stream.logprobs[begin:end]), finish, turn.version)  # type: ignore[arg-type]
     return script_completion(frame, _reply_text(turn, role))
 

@@ -65,7 +65,7 @@ class DataSource:
             self._has_warned = True
             self.watcher.note(
                 f"{encoded.too_long} of {len(numbers)} rows are longer than the context of '{name}', "
-                f"{encoder.longest:,} tokens: such rows are left out and counted (learn.{name}.too_long)"
+                f"{encoder.max_tokens:,} tokens: such rows are left out and counted (learn.{name}.too_long)"
             )
         return encoded.samples, {"rows": float(len(numbers)), "too_long": float(encoded.too_long)}
 

@@ -21,13 +21,13 @@ from arena.play.turns import TurnRecorder, require_loggable
 from arena.records import MatchRecord, MatchSource, Seating, Turn, collect_pictures, list_images
 from arena.store.blobs import verify_blob
 from games.abilities import Pictures, Situations, Stoppable
-from games.contracts import MOST_TURNS, PERSON, UNREAD, Act, Game, MatchId, View
+from games.contracts import MAX_TURNS, PERSON, UNREAD, Act, Game, MatchId, View
 from games.pictures import check_picture
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits beyond which a match fails. None is no limit, except that a match has at most MOST_TURNS turns."""
+    """Limits beyond which a match fails. None is no limit, except that a match has at most MAX_TURNS turns."""
 
     turns: int | None = None
     tokens: int | None = None
@@ -245,10 +245,10 @@ class _Playthrough:
             self._add_turn(view, act._replace(source="replaced"), True, start, situation)
             if isinstance(decision, Stop):
                 return self._cut_off("stopped", decision.reason)
-            if not hasattr(player, "put"):
+            if not hasattr(player, "replace_reply"):
                 raise ConfigError(f"play.parts: the act of {seat} cannot be replaced: no model with weights plays it")
             view, situation = view._replace(turn=self.turn_count, messages=()), ""
-            act = player.put(view, clean_text(decision.act))  # a model's ChatPlayer
+            act = player.replace_reply(view, clean_text(decision.act))  # a model's ChatPlayer
         progress.act = act.action  # if the step fails, the failure names the act
         if self.run_step:
             step = partial(game.step, act.action)
@@ -302,7 +302,7 @@ def _is_over(game: Game) -> bool:
 
 
 def _check_limits(limits: Limits, turns: int, tokens: int, seconds: float) -> None:
-    if turns >= min(limits.turns or MOST_TURNS, MOST_TURNS):
+    if turns >= min(limits.turns or MAX_TURNS, MAX_TURNS):
         raise LimitReached(f"turn limit: {turns} turns taken")
     if limits.tokens is not None and tokens >= limits.tokens:
         raise LimitReached(f"token limit: {tokens} tokens written of {limits.tokens}")

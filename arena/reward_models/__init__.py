@@ -1,1 +1,1 @@
-"""Training of reward models: examples from match logs and data sets, the loop, and its checkpoints."""
+"""Training of reward models: examples from match logs and data sets, and the training loop."""

@@ -1,4 +1,4 @@
-"""A reward model's training from its settings: reads the examples, and trains in a run folder."""
+"""Entry point of the pipeline stage `reward_model`: reads the examples and trains in a run folder."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from arena.store.files import CONFIG, write_atomic
 from arena.store.run import RunFolder
 
 SMALL = 10**7
-"""Parameters below which the default learning rate is that of nano policies."""
+"""Number of parameters below which the default learning rate is that for nano policies."""
 
 
 async def train(folder: Path, settings: Mapping[str, Any], watcher: Watcher) -> None:
     """Read the examples and train in `folder` to the end, from its newest checkpoint if there is one.
 
-    `settings` are those of the pipeline stage `reward_model`, with `seed`, `bf16` and `keep`. The caller holds the
-    folder's lock. Raises ConfigError or StoreError for unusable data or settings, DivergedError for numbers that are
-    not finite.
+    `settings` are those of the pipeline stage `reward_model`, and `seed`, `bf16` and `keep`. The caller holds the
+    folder's lock. Raises ConfigError or StoreError for unusable data or settings, and DivergedError for non-finite
+    numbers.
     """
     if not (folder / CONFIG).exists():
         write_atomic(folder / CONFIG, dump({"reward_model": dict(settings)}, CONFIG))
@@ -50,5 +50,5 @@ def _read_examples(settings: Mapping[str, Any], model: Path, watcher: Watcher) -
         frame, longest = load_tokenizer_and_frame(model)[1], find_positions(model)
         return read_row_examples(Path(settings["data"]), frame, longest, loss, held_out, rng, watcher.note)
     log, policy, outcome = Path(settings["log"]), settings["policy"], settings["outcome"]
-    found = read_outcomes(log, policy, outcome, settings["within"], settings["most"], model)
-    return make_examples(found, loss, held_out, settings["partners"], settings["margin"], rng)
+    outcomes = read_outcomes(log, policy, outcome, settings["within"], settings["most"], model)
+    return make_examples(outcomes, loss, held_out, settings["partners"], settings["margin"], rng)

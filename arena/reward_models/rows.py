@@ -1,4 +1,4 @@
-"""Examples for reward models from the rows of a data set, encoded when they are needed."""
+"""Training examples of reward models from the rows of a data set, encoded when they are read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_HELD_OUT = 1000
 
 
 class RowExamples(Sequence[Example]):
-    """Examples of the rows `numbers` of a data set of pairs or labelled completions."""
+    """Sequence of the examples in the rows `numbers` of a data set of pairs or labelled completions."""
 
     def __init__(self, rows: DataSet, frame: ChatFrame, numbers: np.ndarray) -> None:
         self._rows, self._frame, self._numbers = rows, frame, numbers
@@ -37,7 +37,7 @@ class RowExamples(Sequence[Example]):
     def __getitem__(self, index: slice) -> RowExamples: ...
 
     def __getitem__(self, index: int | slice) -> Example | RowExamples:
-        """Return an example, or those of a slice. Raises ConfigError, with file and row, if it is malformed."""
+        """Return an example, or the examples of a slice. Raises ConfigError, with file and row, for a malformed row."""
         if isinstance(index, slice):
             return RowExamples(self._rows, self._frame, self._numbers[index])
         number = int(self._numbers[index])
@@ -56,25 +56,26 @@ def read_row_examples(
     rng: np.random.Generator,
     note: Callable[[str], None],
 ) -> Examples:
-    """Return the examples of a data set, with the share `held_out` of the prompts held out.
+    """Read training and held-out examples from a data set. The share `held_out` of the prompts is held out.
 
-    Every row is validated. Rows longer than `max_tokens` tokens are left out and counted in a note. Raises ConfigError,
-    with file and row, for a malformed row, and if the rows do not fit the objective.
+    At most `MAX_HELD_OUT` held-out examples are kept. Every row is validated. Rows longer than `max_tokens` tokens are
+    left out and counted in a note. Raises ConfigError for a malformed row, with its file and number, and if the rows do
+    not fit the objective.
     """
     rows, wanted = DataSet(path), "pairs" if objective == "bradley_terry" else "labels"
     if rows.kind != wanted:
-        raise ConfigError(f"{path}: its rows are {rows.kind}, and the loss {objective} learns from {wanted}")
-    every, kept, prompts = RowExamples(rows, frame, np.arange(len(rows))), list[int](), list[bytes]()
-    for number, example in enumerate(every):
+        raise ConfigError(f"{path}: its rows are {rows.kind}, but the loss {objective} learns from {wanted}")
+    all_examples, short_rows, prompts = RowExamples(rows, frame, np.arange(len(rows))), list[int](), list[bytes]()
+    for number, example in enumerate(all_examples):
         if max(map(len, example.streams)) <= max_tokens:
-            kept.append(number)
+            short_rows.append(number)
             prompts.append(sha256(repr(rows[number]["prompt"]).encode("utf-8", "replace")).digest()[:8])
-    if left_out := len(rows) - len(kept):
+    if left_out := len(rows) - len(short_rows):
         note(f"{path}: {left_out} of {len(rows)} rows are longer than {max_tokens:,} tokens and left out")
-    learned, tested = split_groups(prompts, held_out, rng)
-    numbers = np.array(kept, np.int64)
-    held = numbers[tested][rng.permutation(len(tested))[:MAX_HELD_OUT]]
-    sides = (RowExamples(rows, frame, numbers[learned]), RowExamples(rows, frame, np.sort(held)))
+    train_indices, held_out_indices = split_groups(prompts, held_out, rng)
+    numbers = np.array(short_rows, np.int64)
+    held_out_rows = numbers[held_out_indices][rng.permutation(len(held_out_indices))[:MAX_HELD_OUT]]
+    sides = (RowExamples(rows, frame, numbers[train_indices]), RowExamples(rows, frame, np.sort(held_out_rows)))
     return check_examples(Examples(*sides, rows.rows.sha256), objective)
 
 

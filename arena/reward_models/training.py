@@ -1,4 +1,4 @@
-"""The training loop of reward models, with metrics, checkpoints and bit-identical resumption."""
+"""Training loop of reward models, and their losses and metrics."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from arena.store.run import RunFolder
 
 @dataclass(frozen=True, kw_only=True)
 class FitSettings:
-    """Settings of the training loop, as in the pipeline stage `reward_model`."""
+    """Settings of a reward model's training loop, as in the pipeline stage `reward_model`."""
 
     objective: Objective
     epochs: int
@@ -44,12 +44,12 @@ class FitSettings:
         return self.epochs * -(-examples // self.batch)
 
     def parts(self, examples: int) -> list[range]:
-        """Return the range of steps of each iteration. Each iteration has at least one."""
+        """Return each iteration's range of step numbers."""
         return split_steps(self.steps(examples), self.iterations)
 
 
 class RewardModelTraining(TrainingLoop):
-    """Training of a reward model in a run folder, iteration by iteration, from its newest checkpoint."""
+    """Training loop of a reward model in a run folder, which starts from the newest checkpoint."""
 
     def __init__(
         self, run: RunFolder, model: Path, fit: FitSettings, examples: Examples, watcher: Watcher, bf16: bool = False
@@ -61,34 +61,36 @@ class RewardModelTraining(TrainingLoop):
         self.source, self.fit, self.examples, self._bf16 = model, fit, examples, bf16
 
     def evaluate_held_out(self) -> dict[str, float]:
-        """Return the figures of the held-out examples."""
+        """Return the model's metrics on the held-out examples."""
         return self.test(self.examples.held_out)
 
     def test(self, examples: Sequence[Example]) -> dict[str, float]:
-        """Return the model's figures on examples (see `compute_figures`), without learning."""
-        scores = self._model.score([s for one in examples for s in one.streams], self.fit.token_budget)
-        return compute_figures(scores, [one.value for one in examples], self.fit.objective)
+        """Return the model's metrics on examples (see `compute_figures`), without learning."""
+        scores = self._model.score([s for example in examples for s in example.streams], self.fit.token_budget)
+        return compute_figures(scores, [example.value for example in examples], self.fit.objective)
 
     def step(self, number: int) -> dict[str, float]:
-        """Take step `number` of the run. Returns the figures of its batch before the step, and the gradient norm."""
+        """Take step `number` of the run. Returns its batch's metrics from before the step, and the gradient norm."""
         fit, train = self.fit, self.examples.train
         per_epoch = -(-len(train) // fit.batch)
-        epoch, at = divmod(number, per_epoch)
+        epoch, position = divmod(number, per_epoch)
         order = generator(fit.seed, epoch, WEIGHTS).permutation(len(train))
-        chosen = [train[i] for i in order[at * fit.batch : (at + 1) * fit.batch].tolist()]
+        chosen = [train[i] for i in order[position * fit.batch : (position + 1) * fit.batch].tolist()]
         scores = []
         for part in _split_examples(chosen, fit.token_budget):
-            own = self._model([append_score_token(s) for one in part for s in one.streams], fit.token_budget)
-            values = torch.tensor([one.value for one in part], device=own.device)
-            torch.autograd.backward(compute_losses(own, values, fit.objective).sum() / len(chosen))
-            scores.append(own.detach().cpu().numpy())
+            part_scores = self._model(
+                [append_score_token(s) for example in part for s in example.streams], fit.token_budget
+            )
+            values = torch.tensor([example.value for example in part], device=part_scores.device)
+            torch.autograd.backward(compute_losses(part_scores, values, fit.objective).sum() / len(chosen))
+            scores.append(part_scores.detach().cpu().numpy())
         self.optimiser.set_rate(fit.lr * compute_warmup(number, fit.warmup_steps))
         norm = self.optimiser.step(fit.grad_clip)
-        found = compute_figures(np.concatenate(scores), [one.value for one in chosen], fit.objective)
-        return {name: found[name] for name in ("loss", "accuracy", "margin") if name in found} | {"grad_norm": norm}
+        metrics = compute_figures(np.concatenate(scores), [example.value for example in chosen], fit.objective)
+        return {name: metrics[name] for name in ("loss", "accuracy", "margin") if name in metrics} | {"grad_norm": norm}
 
     def load(self, folder: Path | None) -> HeadOptimiser:
-        """Load the model from a checkpoint's folder, or the initial one if None, and return its optimiser."""
+        """Load the model from a checkpoint's folder, or the initial one if None, and return a new optimiser."""
         self._model = RewardModel.load(folder or self.source, self._bf16)
         advice, setting = f"lower its lr ({self.fit.lr:g})", "its setting nonfinite"
         return HeadOptimiser(self._model.module, self.fit.lr, self.fit.nonfinite, "reward model", advice, setting)
@@ -101,8 +103,8 @@ class RewardModelTraining(TrainingLoop):
 def compute_losses(scores: torch.Tensor, values: torch.Tensor, objective: Objective) -> torch.Tensor:
     """Return the loss of each example.
 
-    `scores` has one score per stream: two successive ones per example of bradley_terry, else one. `values` are the
-    examples' margins (bradley_terry) or labels.
+    `scores` has one score per stream, which is two successive ones per example for bradley_terry, else one. `values`
+    has the examples' margins (bradley_terry) or labels.
     """
     if objective == "bradley_terry":
         return bradley_terry(scores[::2], scores[1::2], values)
@@ -110,9 +112,9 @@ def compute_losses(scores: torch.Tensor, values: torch.Tensor, objective: Object
 
 
 def compute_figures(scores: Floats, values: Sequence[float], objective: Objective) -> dict[str, float]:
-    """Return the mean loss of the scores, and their quality against the margins or labels `values`.
+    """Return metrics of the scores of examples with these margins or labels: the mean `loss`, and by objective:
 
-    | objective | figures |
+    | objective | metrics |
     |---|---|
     | bradley_terry | `accuracy`: share of pairs in the right order, ties count half; `margin`: mean difference |
     | logistic | `accuracy`: share of labels that the score's sign predicts; `margin`: mean score of label 1 minus 0 |
@@ -120,38 +122,38 @@ def compute_figures(scores: Floats, values: Sequence[float], objective: Objectiv
 
     The first two also have `calibration`, the expected calibration error of the predicted probabilities over ten bins.
     """
-    wanted = torch.tensor(list(values), dtype=torch.float32)
-    found = {"loss": float(compute_losses(torch.from_numpy(scores), wanted, objective).mean())}
-    label = np.asarray(values, np.float64)
+    targets = torch.tensor(list(values), dtype=torch.float32)
+    metrics = {"loss": float(compute_losses(torch.from_numpy(scores), targets, objective).mean())}
+    labels = np.asarray(values, np.float64)
     if objective == "squared":
-        variance = float(label.var())
-        return found | ({"explained": 1.0 - 2.0 * found["loss"] / variance} if variance > 0 else {})
+        variance = float(labels.var())
+        return metrics | ({"explained": 1.0 - 2.0 * metrics["loss"] / variance} if variance > 0 else {})
     if objective == "bradley_terry":
-        gap, right = scores[::2] - scores[1::2], np.ones(len(label))
-        found["margin"] = float(gap.mean())
+        gap, right = scores[::2] - scores[1::2], np.ones(len(labels))
+        metrics["margin"] = float(gap.mean())
     else:
-        gap, right = scores, label
+        gap, right = scores, labels
         if 0 < right.sum() < len(right):
-            found["margin"] = float(gap[right == 1].mean() - gap[right == 0].mean())
+            metrics["margin"] = float(gap[right == 1].mean() - gap[right == 0].mean())
     hits = np.where(gap == 0, 0.5, (gap > 0) == (right == 1))
-    return found | {"accuracy": float(hits.mean()), "calibration": _calibration_error(gap, hits)}
+    return metrics | {"accuracy": float(hits.mean()), "calibration": _calibration_error(gap, hits)}
 
 
 def _calibration_error(gap: Floats, hits: Any) -> float:
-    """Return the expected calibration error of the confidence σ(|gap|) in `hits`, over ten bins of confidence."""
+    """Return the expected calibration error of the confidences σ(|gap|) for the outcomes `hits`, over ten bins."""
     confidence = 1.0 / (1.0 + np.exp(-np.abs(gap.astype(np.float64))))
     bins = np.minimum((confidence - 0.5) * 20, 9).astype(int)
-    return float(sum(abs((confidence - hits)[bins == one].sum()) for one in np.unique(bins)) / len(gap))
+    return float(sum(abs((confidence - hits)[bins == k].sum()) for k in np.unique(bins)) / len(gap))
 
 
 def _split_examples(examples: Sequence[Example], token_budget: int) -> Iterator[list[Example]]:
-    """Split examples into parts of about `token_budget` tokens, whose gradients are computed together."""
-    part, held = list[Example](), 0
-    for one in examples:
-        size = sum(map(len, one.streams))
-        if part and held + size > token_budget:
+    """Split examples into micro-batches of at most `token_budget` tokens, or one example if that is longer."""
+    part, tokens = list[Example](), 0
+    for example in examples:
+        size = sum(map(len, example.streams))
+        if part and tokens + size > token_budget:
             yield part
-            part, held = [], 0
-        part, held = [*part, one], held + size
+            part, tokens = [], 0
+        part, tokens = [*part, example], tokens + size
     if part:
         yield part

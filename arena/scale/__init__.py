@@ -1,1 +1,1 @@
-"""More than one process, by Ray: DeepSpeed ranks, engines and slow steps as actors and tasks."""
+"""Runs on several processes with Ray: DeepSpeed ranks and engines as actors, slow steps of simulators as tasks."""

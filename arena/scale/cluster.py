@@ -1,6 +1,7 @@
-"""Ray cluster of one run: started on this machine, on loopback, or joined; and the reservations of its processes.
+"""Ray cluster of a run: start it on this machine or join an existing one, and reserve resources for all processes.
 
-A cluster started here ends with this process, even if it is killed: a reaper process kills what Ray leaves behind.
+A cluster started here listens on loopback only. It ends with this process, even if this process is killed: a reaper
+process kills what Ray leaves behind.
 """
 
 import os
@@ -34,13 +35,13 @@ from arena.scale.watchdog import Watchdog
 PLACEMENT_SECONDS = 120.0
 """Timeout for reserving resources for the run's processes."""
 MIN_AMOUNT = 0.001
-"""Smallest amount of a resource."""
+"""Smallest amount of a resource, used where any positive amount does."""
 CONNECT_SECONDS = 5.0
 """Timeout for connecting to a cluster."""
-FOLDER, SOCKET = "arena-ray-", "/r/session_2026-01-01_00-00-00_000000_1234567/sockets/plasma_store"
-"""Prefix of a cluster's folder and suffix of its longest socket path, which may have 107 bytes in all."""
+FOLDER_PREFIX, SOCKET_SUFFIX = "arena-ray-", "/r/session_2026-01-01_00-00-00_000000_1234567/sockets/plasma_store"
+"""Prefix of a cluster's folder and suffix of its longest socket path. The whole path may have at most 107 bytes."""
 _QUIET = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
-_SETTINGS = {
+_ENVIRONMENT = {
     "RAY_BACKEND_LOG_LEVEL": "error",  # Ray's core writes warnings to stderr
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # makes Ray listen on loopback only
     "RAY_AUTH_MODE": "token",
@@ -54,25 +55,29 @@ _SETTINGS = {
 
 @dataclass(frozen=True)
 class Cluster:
-    """Connected Ray cluster with the resources reserved for a run, as options for `ray.remote(Class).options(**…)`."""
+    """Connected Ray cluster with resources reserved for a run.
+
+    The methods return the options of one process for `ray.remote(Class).options(**options)`.
+    """
 
     spec: ScaleSpec
     group: Any
     """Ray's placement group, with a bundle for each trainer, engine and task, in that order."""
     watchdog: Watchdog
-    shipping: FolderSender = field(default_factory=FolderSender)
+    sender: FolderSender = field(default_factory=FolderSender)
+    """Sends model folders to other nodes."""
 
-    def trainer(self, rank: int) -> dict[str, Any]:
+    def get_trainer_options(self, rank: int) -> dict[str, Any]:
         """Return Ray's options for the actor of a DeepSpeed rank: processors, GPUs and the reserved bundle."""
         return self._actor_options(self.spec.resources.trainer, rank)
 
-    def engine(self, index: int) -> dict[str, Any]:
-        """Return Ray's options for an engine's actor by index. It serves many calls at a time and is not restarted."""
-        place = self.spec.trainers + index
-        return self._actor_options(self.spec.resources.engine, place) | {"max_restarts": 0, "max_concurrency": 10_000}
+    def get_engine_options(self, index: int) -> dict[str, Any]:
+        """Return Ray's options for an engine's actor by index. It serves calls concurrently and is never restarted."""
+        bundle = self.spec.trainers + index
+        return self._actor_options(self.spec.resources.engine, bundle) | {"max_restarts": 0, "max_concurrency": 10_000}
 
-    def task(self) -> dict[str, Any]:
-        """Return Ray's options for a slow call as a task, which may use any free reserved bundle."""
+    def get_task_options(self) -> dict[str, Any]:
+        """Return Ray's options for a task that runs a simulator's slow call. It may use any free reserved bundle."""
         return self._actor_options(self.spec.resources.task, -1)
 
     def _actor_options(self, resources: WorkerResources, bundle: int) -> dict[str, Any]:
@@ -88,14 +93,14 @@ async def open_cluster(
 ) -> AsyncIterator[Cluster]:
     """Connect to or start Ray, reserve a run's resources, and yield the cluster for the duration of the block.
 
-    `note` gets messages to the user. Raises ConfigError, in one line, if Ray cannot be started or joined or lacks
-    resources; on a restart, only after it has waited for nodes to join.
+    `note` gets messages to the user. Raises ConfigError if Ray cannot be started or joined, or lacks resources. With
+    `is_restart`, it first waits up to `PLACEMENT_SECONDS` for nodes to join.
     """
-    wanted = sum_resources(bundles(spec))
-    if spec.address is None and wanted["CPU"] > count_cores():
-        request = describe_resources(wanted)
+    total = sum_resources(list_bundles(spec))
+    if spec.address is None and total["CPU"] > count_cores():
+        request = describe_resources(total)
         note(f"scale: {request} are requested, and this machine has {count_cores()}: processes share them")
-    with connect(spec.address, wanted["CPU"]):
+    with connect(spec.address, total["CPU"]):
         watchdog = Watchdog(note, spec.patience, spec.deadline)
         try:
             yield Cluster(spec, await reserve(spec, PLACEMENT_SECONDS if is_restart else 0.0), watchdog)
@@ -103,11 +108,11 @@ async def open_cluster(
             await watchdog.close()
 
 
-def bundles(spec: ScaleSpec) -> list[dict[str, float]]:
-    """Return Ray's resources of each process of a run: trainers, then engines, then tasks."""
+def list_bundles(spec: ScaleSpec) -> list[dict[str, float]]:
+    """Return the resource requests of a run's processes, in Ray's format: trainers, then engines, then tasks."""
     kinds, counts = spec.resources, (spec.trainers, spec.engines, spec.tasks)
     each = zip((kinds.trainer, kinds.engine, kinds.task), counts, strict=True)
-    return [_bundle(one) for one, count in each for _ in range(count)]
+    return [_bundle(resources) for resources, count in each for _ in range(count)]
 
 
 def _bundle(resources: WorkerResources) -> dict[str, float]:
@@ -115,49 +120,51 @@ def _bundle(resources: WorkerResources) -> dict[str, float]:
 
 
 def sum_resources(bundles: list[dict[str, float]]) -> dict[str, float]:
-    """Return the sums of resources over these bundles, as {"CPU": …, "GPU": …}."""
+    """Return the total of each resource over the bundles, such as {"CPU": 4.0, "GPU": 1.0}."""
     return {kind: sum(bundle.get(kind, 0.0) for bundle in bundles) for kind in {"CPU", "GPU"}.union(*bundles)}
 
 
 def describe_processes(spec: ScaleSpec) -> str:
-    """Return a text with the numbers of a run's trainers, engines and tasks."""
+    """Describe the processes of a run, such as `2 trainers, 1 engines and 0 tasks`."""
     return f"{spec.trainers} trainers, {spec.engines} engines and {spec.tasks} tasks"
 
 
 def describe_resources(resources: Mapping[str, float]) -> str:
-    """Return the numbers of processors and GPUs of Ray's resources as text, without GPUs if there are none."""
+    """Describe Ray's resources, such as `4 processors and 1 GPUs`, or without GPUs `4 processors`."""
     gpus = f" and {resources.get('GPU', 0):g} GPUs" if resources.get("GPU") else ""
     return f"{resources.get('CPU', 0):g} processors{gpus}"
 
 
 async def reserve(spec: ScaleSpec, patience: float = 0.0) -> Any:
-    """Reserve a run's resources in the connected cluster and return Ray's placement group, one bundle per process.
+    """Reserve a run's resources in the connected cluster. Returns Ray's placement group, with one bundle per process.
 
-    Raises ConfigError if the cluster is too small after `patience` seconds, or has no room within `PLACEMENT_SECONDS`.
+    Raises ConfigError if the cluster is still too small after `patience` seconds, or has no free resources within
+    `PLACEMENT_SECONDS`.
     """
     import ray
 
-    asked = bundles(spec)
-    where = f"the cluster at {spec.address}" if spec.address else "this machine"
-    need = f"scale: {describe_processes(spec)} take {describe_resources(sum_resources(asked))}"
-    until = monotonic() + patience
-    while lack := _find_lack(sum_resources(asked), ray.cluster_resources()):
-        if monotonic() >= until:
-            raise ConfigError(f"{need}, and {where} {lack}")
+    requested = list_bundles(spec)
+    cluster = f"the cluster at {spec.address}" if spec.address else "this machine"
+    request = f"scale: {describe_processes(spec)} take {describe_resources(sum_resources(requested))}"
+    deadline = monotonic() + patience
+    while shortage := _describe_shortage(sum_resources(requested), ray.cluster_resources()):
+        if monotonic() >= deadline:
+            raise ConfigError(f"{request}, and {cluster} {shortage}")
         await sleep(1.0)
-    usable = [{kind: value for kind, value in bundle.items() if value} or {"CPU": MIN_AMOUNT} for bundle in asked]
+    usable = [{kind: value for kind, value in bundle.items() if value} or {"CPU": MIN_AMOUNT} for bundle in requested]
     group = ray.util.placement_group(usable, strategy="PACK")
     if not await to_thread(group.wait, PLACEMENT_SECONDS):
         free = describe_resources(ray.available_resources())
         ray.util.remove_placement_group(group)
         raise ConfigError(
-            f"{need}, and {where} had no room for {PLACEMENT_SECONDS:g} s ({free} are free): wait, or ask for fewer"
+            f"{request}, and {cluster} had no room for {PLACEMENT_SECONDS:g} s ({free} are free): "
+            "wait, or ask for fewer"
         )
     return group
 
 
-def _find_lack(wanted: Mapping[str, float], present: Mapping[str, float]) -> str:
-    """Return a message about missing resources with a remedy; "" if the resources `present` suffice."""
+def _describe_shortage(wanted: Mapping[str, float], present: Mapping[str, float]) -> str:
+    """Return an error message about missing resources, with a remedy; "" if the `present` resources suffice."""
     short = [kind for kind in wanted if wanted[kind] > present.get(kind, 0)]
     if custom := [kind for kind in short if kind not in ("CPU", "GPU")]:
         resources = f"--resources='{{\"{custom[0]}\": 1}}'"
@@ -174,10 +181,10 @@ def check_installed() -> None:
 
 @contextmanager
 def connect(address: str | None, cpus: float) -> Iterator[None]:
-    """Connect to Ray at `address`, or start it here with `cpus` processors, for the duration of the block.
+    """Connect to Ray at `address`, or if None start it here with `cpus` processors, for the duration of the block.
 
-    Blocks the event loop for some seconds, because Ray must be started in the main thread. Raises ConfigError, in one
-    line, if it fails.
+    Blocks the event loop for some seconds, because Ray must be started in the main thread. Raises ConfigError if it
+    fails.
     """
     check_installed()
     if "ray" in sys.modules:
@@ -187,27 +194,27 @@ def connect(address: str | None, cpus: float) -> Iterator[None]:
 
 
 def _check_imported(address: str | None) -> None:
-    """Raise ConfigError if Ray, which is imported already, is in use, or read its settings before we made them."""
+    """Raise ConfigError if the already imported Ray is in use, or has read its environment before we could set it."""
     import ray
 
     if ray.is_initialized():
         raise ConfigError("scale: this process uses Ray already: end that first (ray.shutdown()), or run in a new one")
     if address is None and ray._private.ray_constants.ENABLE_RAY_CLUSTER:  # read when it is imported
         raise ConfigError(
-            "scale: this process imported Ray before Arena could make its settings, so Ray cannot be started here: "
+            "scale: this process imported Ray before Arena could set its environment, so Ray cannot be started here: "
             "run in a process that does not import it first, or join a cluster with scale.address"
         )
 
 
 @contextmanager
 def _start(cpus: float) -> Iterator[None]:
-    """Start a Ray cluster for the duration of the block, in a private temporary folder; then end all its processes."""
-    folder = Path(tempfile.mkdtemp(prefix=FOLDER, dir=_find_short_folder()))
+    """Run a Ray cluster in a private temporary folder for the duration of the block. Then end all its processes."""
+    folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX, dir=_find_short_folder()))
     before = dict(os.environ)
     watching = reaper.watch(folder)
-    os.environ |= _SETTINGS | {"RAY_AUTH_TOKEN": _token()}
+    os.environ |= _ENVIRONMENT | {"RAY_AUTH_TOKEN": _get_token()}
     try:
-        # Ray's own folder is readable for all users, ours is not
+        # Ray's default folder is readable by all users; this one is not
         _init(num_cpus=max(1, ceil(cpus)), _temp_dir=f"{folder}/r", **_QUIET)
         # child processes, such as sandboxes for model code, must not inherit the token or the reaper's mark
         _restore(before)
@@ -252,27 +259,27 @@ def check_address(address: str) -> None:
 
 
 def _init(**settings: Any) -> None:
-    """Call `ray.init` quietly, without changing signal handlers. Raises ConfigError, in one line, if it fails.
+    """Call `ray.init` without its output or signal handlers. Raises ConfigError if it fails.
 
-    The working directory is changed meanwhile, because Ray puts it first in its workers' import path.
+    Runs in the root directory, because Ray puts the working directory first in its workers' import path.
     """
     handler = signal.getsignal(signal.SIGTERM)
     try:
         import ray
 
-        # log_to_driver does not silence deaths of actors, which we report ourselves
+        # log_to_driver does not silence reports of dead actors, which we print ourselves
         ray._private.worker.print_to_stdstream = lambda *given, **named: None
         # Ray's core repeats the exception's message on stderr
         with chdir("/"), stderr_to(Path(os.devnull)):
             ray.init(**settings)
     except Exception as error:  # noqa: BLE001 Ray fails with many types of exceptions
-        where = settings.get("address")
+        address = settings.get("address")
         fix = (
             "is one running there, with this RAY_AUTH_TOKEN and this version of Ray (arena doctor --scale)?"
-            if where
+            if address
             else "is there room in /dev/shm, in the temporary folder, and for more processes?"
         )
-        failure = f"could not be joined at {where}" if where else "could not be started"
+        failure = f"could not be joined at {address}" if address else "could not be started"
         raise ConfigError(f"scale: Ray {failure} ({type(error).__name__}: {first_line(error)[:300]}): {fix}") from None
     finally:
         with suppress(ValueError):  # outside the main thread, Ray has not changed it
@@ -289,64 +296,65 @@ def _shut_down() -> None:
 
 
 def _restore(environ: Mapping[str, str]) -> None:
-    for name in (reaper.MARK, "RAY_AUTH_TOKEN", *_SETTINGS):
+    """Reset the variables that `_start` and `_join` set to their values in `environ`."""
+    for name in (reaper.MARK, "RAY_AUTH_TOKEN", *_ENVIRONMENT):
         os.environ.pop(name, None)
         if name in environ:
             os.environ[name] = environ[name]
 
 
 @cache
-def _token() -> str:
+def _get_token() -> str:
     """Return the authentication token of this process's clusters. Ray reads it once per process."""
     return secrets.token_hex(32)
 
 
 def _find_short_folder() -> str | None:
-    """Return "/tmp" if the temporary folder would make paths of Ray's sockets too long, else None (the default)."""
-    path = f"{tempfile.gettempdir()}/{FOLDER}12345678{SOCKET}"
+    """Return "/tmp" if Ray's socket paths would be too long in the default temporary folder, else None."""
+    path = f"{tempfile.gettempdir()}/{FOLDER_PREFIX}12345678{SOCKET_SUFFIX}"
     return "/tmp" if len(os.fsencode(path)) > 107 and os.access("/tmp", os.W_OK) else None
 
 
 def check_scale(spec: ScaleSpec, engine: EngineSpec) -> None:
-    """Raise ConfigError if Ray is not installed or a run's requested resources are invalid. Does not load Ray.
+    """Raise ConfigError if Ray is not installed or a run's requested resources are invalid. Does not import Ray.
 
     Without an address, this machine must have the requested GPUs.
     """
     check_installed()
     if spec.address is not None:
         check_address(spec.address)
-    asked = spec.resources
-    if asked.trainer.gpus > 1:
+    resources = spec.resources
+    if resources.trainer.gpus > 1:
         raise ConfigError(
-            f"scale.resources.trainer.gpus: {asked.trainer.gpus:g}: a rank uses one GPU: ask for more trainers"
+            f"scale.resources.trainer.gpus: {resources.trainer.gpus:g}: a rank uses one GPU: ask for more trainers"
         )
-    if asked.engine.gpus > 1 and not engine.capabilities.uses_several_gpus:
+    if resources.engine.gpus > 1 and not engine.capabilities.uses_several_gpus:
         raise ConfigError(
-            f"scale.resources.engine.gpus: {asked.engine.gpus:g}: {engine.kind} computes a model on one GPU: "
+            f"scale.resources.engine.gpus: {resources.engine.gpus:g}: {engine.kind} computes a model on one GPU: "
             f"set engine.kind to {list_kinds_with('uses_several_gpus')}, or ask for more engines"
         )
-    for kind, one in (("engine", asked.engine), ("task", asked.task), ("trainer", asked.trainer)):
-        if one.gpus > 1 and one.gpus != int(one.gpus):
-            raise ConfigError(f"scale.resources.{kind}.gpus: {one.gpus:g}: more than one must be a whole number")
-        if one.nodes and spec.address is None:
+    for kind, request in (("engine", resources.engine), ("task", resources.task), ("trainer", resources.trainer)):
+        if request.gpus > 1 and request.gpus != int(request.gpus):
+            raise ConfigError(f"scale.resources.{kind}.gpus: {request.gpus:g}: more than one must be a whole number")
+        if request.nodes and spec.address is None:
             raise ConfigError(
-                f"scale.resources.{kind}.nodes: {one.nodes!r}: a cluster of this machine alone has no such nodes: "
+                f"scale.resources.{kind}.nodes: {request.nodes!r}: a cluster of this machine alone has no such nodes: "
                 f"join one with scale.address"
             )
     if spec.address is None:
-        _check_here(spec)
+        _check_gpus(spec)
 
 
-def _check_here(spec: ScaleSpec) -> None:
-    """Raise ConfigError if this machine has too few GPUs. Processors can be shared."""
-    wanted = sum_resources(bundles(spec))
+def _check_gpus(spec: ScaleSpec) -> None:
+    """Raise ConfigError if this machine has too few GPUs. Processors are not checked, because processes share them."""
+    wanted = sum_resources(list_bundles(spec))
     if not wanted["GPU"]:
         return
     import torch
 
-    if wanted["GPU"] > (there := torch.cuda.device_count()):
+    if wanted["GPU"] > (available := torch.cuda.device_count()):
         raise ConfigError(
-            f"scale: {describe_processes(spec)} take {describe_resources(wanted)}, and this machine has {there} GPUs: "
-            f"join a cluster with scale.address, ask for "
-            f"{ceil(wanted['GPU'] - there)} fewer, or for shares of one in scale.resources"
+            f"scale: {describe_processes(spec)} take {describe_resources(wanted)}, and this machine has "
+            f"{available} GPUs: join a cluster with scale.address, ask for "
+            f"{ceil(wanted['GPU'] - available)} fewer, or for shares of one in scale.resources"
         )

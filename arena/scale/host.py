@@ -26,7 +26,7 @@ from arena.scale.layout import Layout, Slice
 from arena.scale.transfer import Link, TransferFailed, await_sender, gpu_of_this_process, receive, receive_tensors
 
 Answer = tuple[list[Any], dict[str, float]]
-"""Results, and the engine's figures afterwards."""
+"""(results of a call, the engine's statistics after it)."""
 Write = Callable[[Slice, torch.Tensor], None]
 """(slice of a tensor, its values): store the values."""
 
@@ -41,12 +41,12 @@ class Location(NamedTuple):
 
 
 class IncomingWeights(NamedTuple):
-    """Form of a policy's weights that an engine receives by broadcasts."""
+    """Description of a policy's weights that an engine receives by broadcast."""
 
     folder: Path
-    """Folder of a model of the same form; for an adapter, of its base."""
+    """Folder of a model of the same shape; for an adapter, of its base model."""
     learned: Layout
-    """Layout of the received weights; all others come from the folder."""
+    """Layout of the broadcast weights; all others come from the folder."""
     scale: float | None = None
     """Scale of an adapter; None for a full model."""
     base_name: str = ""
@@ -54,16 +54,16 @@ class IncomingWeights(NamedTuple):
 
 
 class ExpectedWeights(NamedTuple):
-    """Weights that an engine expects from a broadcast."""
+    """Layout in which an engine will receive a broadcast, and its number of receiving processes."""
 
     layout: Layout
-    """Layout in the engine's dtypes."""
+    """Layout of the broadcast weights in the engine's dtypes."""
     members: int = 1
-    """Number of its processes that receive."""
+    """Number of the engine's processes that take part in the broadcast."""
 
 
 class _ArrivingWeights:
-    """Weights that arrive when the engine first asks for them, between two batches."""
+    """Weights that are received when the engine first unwraps them, which it does between two batches."""
 
     gather: Callable[[], AbstractContextManager[Any]] = staticmethod(nullcontext)
 
@@ -71,17 +71,17 @@ class _ArrivingWeights:
         self._arrive, self._arrived = arrive, None
 
     def unwrap(self) -> Any:
-        """Return the module or adapter; the first call receives it."""
+        """Return the module or adapter. The first call waits for the broadcast."""
         if self._arrived is None:
             self._arrived = self._arrive()
         return self._arrived
 
 
 class EngineHost:
-    """Ray actor that runs an engine in its process. All methods are coroutines, so pings are answered meanwhile."""
+    """Ray actor that runs an engine in its process. All methods are coroutines, so it answers pings at any time."""
 
     def __init__(self, spec: EngineSpec, precision: Precision, threads: int, gpus: float) -> None:
-        """Make the engine. `gpus` is the number of GPUs for one model; a rank uses the rest of a part of one."""
+        """Make the engine. `gpus` is the number of GPUs reserved for it; below 1, it shares a GPU with a rank."""
         self.precision, self._threads, self._releases = precision, threads, gpus < 1
         self._engine = make_engine(spec, precision, max(1, int(gpus)))
         self._receiving = cast(ReceivingEngine, self._engine) if self._engine.capabilities.receives else None
@@ -89,11 +89,11 @@ class EngineHost:
         self._modules: dict[str, Any] = {}
         """Full models of policies, whose weights broadcasts replace in place."""
         self._incoming: dict[str, tuple[IncomingWeights, ExpectedWeights]] = {}
-        self._torn: set[str] = set()
-        """Policies whose last broadcast has not ended well."""
+        self._incomplete: set[str] = set()
+        """Policies whose last broadcast has not succeeded, so that their weights may be of two versions."""
 
     async def open(self) -> None:
-        """Set the number of torch's threads and start the engine."""
+        """Set torch's number of threads and start the engine."""
         await compute(torch.set_num_threads, self._threads)
         await self._engine.open()
 
@@ -107,7 +107,7 @@ class EngineHost:
 
         return ray.get_runtime_context().get_node_id(), os.getpid()
 
-    async def whereabouts(self) -> Location:
+    async def locate(self) -> Location:
         """Return the node, address and GPU of this process."""
         import ray
 
@@ -115,14 +115,14 @@ class EngineHost:
         return Location(node, address, await compute(gpu_of_this_process))
 
     async def publish(self, policy: str, version: int, weights: FolderWeights) -> None:
-        """Publish a version of a policy, from a folder, in the engine."""
+        """Publish a version of a policy in the engine, from a folder."""
         await self._engine.publish(policy, version, weights)
 
     async def prepare(self, policy: str, incoming: IncomingWeights) -> ExpectedWeights:
-        """Prepare to receive a policy's weights, and return what is expected. Raises TransferFailed."""
+        """Prepare to receive a policy's weights by broadcast, and return the layout to send. Raises TransferFailed."""
         layout, members = incoming.learned, 0
         if incoming.scale is None and self._receiving:
-            self._torn.add(policy)
+            self._incomplete.add(policy)
             try:
                 names = {spec.name for spec in layout.specs}
                 members = await self._receiving.expect(policy, incoming.folder, names)
@@ -143,9 +143,10 @@ class EngineHost:
         return convert_linears(module) if self.precision.uses_bf16_products else module
 
     async def receive(self, policy: str, version: int, link: Link) -> None:
-        """Receive a version of a prepared policy by a broadcast and publish it in the engine.
+        """Receive a version of a prepared policy by broadcast and publish it in the engine.
 
-        Raises TransferFailed. Full weights are then torn, and not served before another broadcast has succeeded.
+        Raises TransferFailed. Full weights may then be of two versions, and are not served until a later broadcast
+        succeeds.
         """
         store = await asyncio.to_thread(await_sender, link)
         incoming, (layout, _) = self._incoming[policy]
@@ -157,10 +158,10 @@ class EngineHost:
                 lambda: work(policy, incoming, lambda write: receive(link, store, layout, write))
             )
             await self._engine.publish(policy, version, cast(Weights, received))
-        self._torn.discard(policy)
+        self._incomplete.discard(policy)
 
     async def _receive_in_processes(self, policy: str, version: int, layout: Layout, link: Link) -> None:
-        """Let the engine's own processes receive a full model's weights in place."""
+        """Make the engine's own processes receive a full model's weights in place."""
         assert self._receiving
         arguments = {"specs": layout.to_plain(), "link": asdict(link)}
         try:
@@ -178,7 +179,7 @@ class EngineHost:
         def write(part: Slice, values: torch.Tensor) -> None:
             parameters[part.spec.name].data.view(-1)[part.start : part.stop] = values
 
-        self._torn.add(policy)
+        self._incomplete.add(policy)
         arrive(write)
         return module
 
@@ -197,8 +198,8 @@ class EngineHost:
         return AdapterOnBase(attach_adapter(base, matrices, incoming.scale), base, incoming.folder, incoming.base_name)
 
     def _require_intact(self, policies: set[str]) -> None:
-        if torn := sorted(policies & self._torn):
-            raise EngineError(f"scale: the weights of policy '{torn[0]}' are of two versions")
+        if incomplete := sorted(policies & self._incomplete):
+            raise EngineError(f"scale: the weights of policy '{incomplete[0]}' are of two versions")
 
     async def generate(self, requests: Sequence[Request], forgotten: Sequence[str]) -> Answer:
         """Drop the `forgotten` streams' caches and run the requests concurrently.
@@ -215,14 +216,16 @@ class EngineHost:
         ]
         return results, self._engine.figures()
 
-    async def score(self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float], whole: bool) -> Answer:
+    async def score(
+        self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float], full_vocabulary: bool
+    ) -> Answer:
         """Return the log-probabilities of each stream's tokens under a policy, and the engine's statistics."""
         self._require_intact({policy})
-        scored: list[np.ndarray] = await self._engine.score(policy, streams, temperatures, whole)
+        scored: list[np.ndarray] = await self._engine.score(policy, streams, temperatures, full_vocabulary)
         return scored, self._engine.figures()
 
     async def release(self, policy: str) -> None:
-        """Free what the policy's next version rebuilds, for a rank on the same GPU or, without GPUs, machine."""
+        """Free memory that the policy's next version fills again, if a rank shares the engine's GPU or machine."""
         if self._releases:
             await self._engine.release(policy)
             await compute(torch.cuda.empty_cache)
@@ -232,4 +235,4 @@ class EngineHost:
         await self._engine.retire(policy)
         self._modules.pop(policy, None)
         self._incoming.pop(policy, None)
-        self._torn.discard(policy)
+        self._incomplete.discard(policy)

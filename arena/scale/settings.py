@@ -15,12 +15,12 @@ class WorkerResources(Spec):
     """Processors and GPUs that Ray reserves for one actor or task."""
 
     cpus: Share = 1.0
-    """Processors. With less than one, several processes share a processor."""
+    """Number of processors. With fractions, several processes share a processor."""
     gpus: Share = 0.0
-    """GPUs. With parts of one GPU, a trainer and an engine share it."""
+    """Number of GPUs. With fractions, a trainer and an engine can share a GPU."""
     nodes: Annotated[str, StringConstraints(pattern=r"^[A-Za-z][\w.-]{0,62}$")] | None = None
-    """Only nodes with this custom resource of Ray: with `engines`, those begun by `ray start --resources='{"engines":
-    1}'`. Null is any node."""
+    """Custom Ray resource that a node must have. `engines` selects the nodes started with `ray start
+    --resources='{"engines": 1}'`. Null allows any node."""
 
 
 class ResourcesSpec(Spec):
@@ -40,7 +40,7 @@ class ScaleSpec(Spec):
     trainers: Workers = 1
     """Number of DeepSpeed ranks. Every trained policy learns on all of them."""
     engines: Workers = 1
-    """Number of engines. Each has all policies; matches are distributed among them."""
+    """Number of engines. Each serves all policies; matches are distributed among them."""
     tasks: Annotated[int, Field(ge=0, le=10**4)] = 0
     """Concurrent slow steps of simulators, as Ray tasks; 0 runs them in threads of the driver."""
     address: Annotated[str, StringConstraints(min_length=1, max_length=253)] | None = None

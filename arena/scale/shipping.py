@@ -1,7 +1,7 @@
-"""Transfer of model folders to nodes that do not see the driver's files, without a shared file system.
+"""Transfer of model folders from the driver to other nodes, without a shared file system.
 
-A node that already has the same folder, by its files' hashes, uses it. Otherwise Ray tasks on the node store the files
-bucket by bucket; the driver reads one bucket at a time.
+A node that already has the same folder, by the hashes of its files, uses that. Otherwise the driver reads the files
+bucket by bucket, and Ray tasks on the node store them.
 """
 
 import asyncio
@@ -28,14 +28,14 @@ from arena.scale.layout import FILE_BUCKET
 from arena.scale.worker import WorkerDied
 
 KEPT_SECONDS = 7 * 24 * 3600.0
-"""Seconds for which a node keeps a received folder after its last use."""
+"""Seconds since its last use after which a node deletes a received folder."""
 _NOT_SENT = (MANIFEST, "optimizer.safetensors")
-"""Files that are not sent: the manifest with its time of creation, and optimiser moments, which ranks receive in parts.
-"""
+"""Files that are not sent: the manifest, which has a creation time, and the optimiser moments, which ranks receive in
+buckets."""
 
 
 class FileInfo(NamedTuple):
-    """Name, size in bytes and hash of a file in a model folder. Nodes compare them instead of contents."""
+    """Name, size in bytes and hash of a file in a model folder. Nodes compare these instead of contents."""
 
     name: str
     size: int
@@ -44,7 +44,7 @@ class FileInfo(NamedTuple):
 
 
 class FolderInfo(NamedTuple):
-    """Model folder of the driver: its path, and its files, by which other nodes recognise a copy."""
+    """Model folder of the driver: its path, and its files, by which other nodes recognise copies."""
 
     path: Path
     files: tuple[FileInfo, ...]
@@ -59,11 +59,11 @@ class FolderSender:
     """Sends model folders of the driver to the nodes of a connected cluster."""
 
     def __init__(self) -> None:
-        self._turns: dict[Any, asyncio.Lock] = defaultdict(asyncio.Lock)
-        """Lock by event loop and node. Folders are sent to a node one at a time, so that its processes share them."""
+        self._locks: dict[Any, asyncio.Lock] = defaultdict(asyncio.Lock)
+        """Lock by event loop and node. A node receives one folder at a time, so no folder is sent twice."""
 
     async def send(self, node: str, path: Path) -> Path:
-        """Send the driver's folder `path` to the node with this Ray id if necessary. Returns its path on that node.
+        """Send the driver's folder `path` to the node with this Ray id if it lacks it. Returns its path on that node.
 
         An adapter's base is sent, too. Raises WorkerDied if the node is gone, and EngineError if it cannot store files.
         """
@@ -71,35 +71,36 @@ class FolderSender:
 
         if node == ray.get_runtime_context().get_node_id():
             return path
-        async with self._turns[asyncio.get_running_loop(), node]:
-            found = await self._send(node, path)
+        async with self._locks[asyncio.get_running_loop(), node]:
+            sent = await self._send(node, path)
             if not is_adapter(path):
-                return found
-            on = await asyncio.to_thread(resolve_base, path)
-            base = await self._send(node, on)
-            return found if (found, base) == (path, on) else await _run_on_node(node, rebase_adapter, found, base)
+                return sent
+            base_folder = await asyncio.to_thread(resolve_base, path)
+            base = await self._send(node, base_folder)
+            return sent if (sent, base) == (path, base_folder) else await _run_on_node(node, rebase_adapter, sent, base)
 
     async def _send(self, node: str, path: Path) -> Path:
         folder = await asyncio.to_thread(describe_folder, path)
         found: Path | None = await _run_on_node(node, find_folder, folder)
         if found is None:
-            arriving = f".{folder.key}-{secrets.token_hex(4)}"
+            unfinished = f".{folder.key}-{secrets.token_hex(4)}"
             for file in folder.files:
-                for at in range(0, max(1, file.size), FILE_BUCKET):
-                    part = await asyncio.to_thread(_read, path / file.name, at)
-                    await _run_on_node(node, store_part, arriving, file.name, at, part)
-            found = await _run_on_node(node, complete_folder, folder, arriving)
+                for offset in range(0, max(1, file.size), FILE_BUCKET):
+                    data = await asyncio.to_thread(_read, path / file.name, offset)
+                    await _run_on_node(node, store_part, unfinished, file.name, offset, data)
+            found = await _run_on_node(node, complete_folder, folder, unfinished)
         return found
 
 
-async def _run_on_node(node: str, work: Any, *given: Any) -> Any:
-    """Run a function as a Ray task on a node and return its result. Raises its exception, or WorkerDied."""
+async def _run_on_node(node: str, work: Any, *arguments: Any) -> Any:
+    """Run a function as a Ray task on a node. Returns its result or raises its exception, or WorkerDied."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    there = NodeAffinitySchedulingStrategy(node, soft=False)
+    strategy = NodeAffinitySchedulingStrategy(node, soft=False)
     try:
-        return await ray.remote(work).options(num_cpus=0, max_retries=0, scheduling_strategy=there).remote(*given)
+        task = ray.remote(work).options(num_cpus=0, max_retries=0, scheduling_strategy=strategy)
+        return await task.remote(*arguments)
     except ray.exceptions.RayTaskError as error:
         raise error.cause from None
     except ray.exceptions.RayError as error:
@@ -107,7 +108,7 @@ async def _run_on_node(node: str, work: Any, *given: Any) -> Any:
 
 
 def describe_folder(path: Path) -> FolderInfo:
-    """Return a model folder's description: the files that are sent, with their hashes."""
+    """Describe a model folder by the files that are sent, with their hashes."""
     names = sorted(file.name for file in path.iterdir() if file.is_file() and file.name not in _NOT_SENT)
     stats = [(name, (path / name).stat()) for name in names]
     return _hash_files(path, tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats))
@@ -115,13 +116,13 @@ def describe_folder(path: Path) -> FolderInfo:
 
 @lru_cache(maxsize=256)
 def _hash_files(path: Path, stats: tuple[tuple[str, int, int], ...]) -> FolderInfo:
-    """Return the folder with hashes. Cached until a file's size or modification time changes."""
+    """Describe a folder whose files are given as (name, size, modification time). Cached, so each is hashed once."""
     return FolderInfo(path, tuple(FileInfo(name, size, hash_file(path / name)) for name, size, _ in stats))
 
 
-def _read(path: Path, at: int) -> np.ndarray:
+def _read(path: Path, offset: int) -> np.ndarray:
     with path.open("rb") as file:
-        file.seek(at)
+        file.seek(offset)
         return np.frombuffer(file.read(FILE_BUCKET), np.uint8)
 
 
@@ -129,50 +130,50 @@ def _read(path: Path, at: int) -> np.ndarray:
 
 
 def find_folder(folder: FolderInfo) -> Path | None:
-    """Return the path of the same folder on this node, or None if the node lacks it.
+    """Return the path of an identical folder on this node, or None if there is none.
 
     Looks at the driver's path, among the built-in models, and among the folders received before.
     """
-    sent = _sent_root() / folder.key
-    for path in (folder.path, home() / "models" / folder.path.name, sent):
+    received = _sent_root() / folder.key
+    for path in (folder.path, home() / "models" / folder.path.name, received):
         try:
-            same = all((path / file.name).stat().st_size == file.size for file in folder.files)
-            if same and {*folder.files} <= {*describe_folder(path).files}:
-                os.utime(sent) if path == sent else None
+            has_sizes = all((path / file.name).stat().st_size == file.size for file in folder.files)
+            if has_sizes and {*folder.files} <= {*describe_folder(path).files}:
+                os.utime(received) if path == received else None
                 return path
         except OSError:
             continue
     return None
 
 
-def store_part(arriving: str, name: str, at: int, data: np.ndarray) -> None:
-    """Write a part of a received file at the byte offset `at`. `arriving` is the name of the unfinished folder."""
+def store_part(unfinished: str, name: str, offset: int, data: np.ndarray) -> None:
+    """Write a part of a received file at a byte offset. `unfinished` is the name of the unfinished folder."""
     with _convert_errors():
-        if at == 0:
+        if offset == 0:
             _discard_old()
-            (_sent_root() / arriving).mkdir(parents=True, exist_ok=True)
-        with (_sent_root() / arriving / name).open("wb" if at == 0 else "r+b") as file:
-            file.seek(at)
+            (_sent_root() / unfinished).mkdir(parents=True, exist_ok=True)
+        with (_sent_root() / unfinished / name).open("wb" if offset == 0 else "r+b") as file:
+            file.seek(offset)
             file.write(data.data)
 
 
-def complete_folder(folder: FolderInfo, arriving: str) -> Path:
-    """Check the hashes of the files in `arriving`, rename it to the folder's final path, and return that path."""
+def complete_folder(folder: FolderInfo, unfinished: str) -> Path:
+    """Check the hashes of the files in `unfinished`, rename it to the folder's final path, and return that path."""
     path = _sent_root() / folder.key
     with _convert_errors():
         for file in folder.files:
-            if hash_file(_sent_root() / arriving / file.name) != file.hash:
-                raise EngineError(f"scale: {folder.path / file.name} has changed while it was sent: start again")
+            if hash_file(_sent_root() / unfinished / file.name) != file.hash:
+                raise EngineError(f"scale: {folder.path / file.name} changed while it was sent: start again")
         if find_folder(folder) == path:  # another run sent it meanwhile
-            shutil.rmtree(_sent_root() / arriving)
+            shutil.rmtree(_sent_root() / unfinished)
             return path
         shutil.rmtree(path, ignore_errors=True)
-        (_sent_root() / arriving).rename(path)
+        (_sent_root() / unfinished).rename(path)
     return path
 
 
 def rebase_adapter(adapter: Path, base: Path) -> Path:
-    """Copy an adapter's folder on this node, with `base` as its base's path. Returns the copy's path."""
+    """Copy an adapter's folder on this node and set its base model's path to `base`. Returns the copy's path."""
     path = adapter.with_name(f"{adapter.name}-on-{hash_of(str(base).encode()).hexdigest()[:8]}")
     if adapter.parent != _sent_root():
         path = _sent_root() / path.name
@@ -194,7 +195,7 @@ def _convert_errors() -> Iterator[None]:
         yield
     except OSError as error:
         raise EngineError(
-            f"scale: a node cannot keep a model in {_sent_root()} ({error}): set ARENA_HOME there"
+            f"scale: a node cannot store a model in {_sent_root()} ({error}): set ARENA_HOME there"
         ) from None
 
 

@@ -1,7 +1,6 @@
-"""Slow calls of simulators, such as code cells, as Ray tasks on any node with room.
+"""Run slow calls of simulators, such as the execution of code cells, as Ray tasks on any node with free resources.
 
-Only the call is sent, never the game. If a task dies, only its match fails, and is played again from its deal. Ray must
-be initialised before `RayCalls` is created.
+Only the call is sent, never the game. If a task dies, only its match fails, and is replayed from its deal.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,11 +13,14 @@ POLL = 0.2
 START_SECONDS = 60.0
 """Timeout in seconds for a cluster's first task."""
 TRIALS = 5
-"""Maximum attempts to run a first task, if its worker dies."""
+"""Maximum attempts at the first task while its worker dies."""
 
 
 class RayCalls:
-    """Callable that runs calls as Ray tasks with these resource `options`, and returns their results."""
+    """Callable that runs a function as a Ray task with the resource `options` and returns its result.
+
+    Ray must be initialised before it is created.
+    """
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         import ray
@@ -27,32 +29,32 @@ class RayCalls:
         self._task = ray.remote(max_retries=0, **options)(_run_call)
 
     def check(self, seconds: float = START_SECONDS) -> None:
-        """Check that the cluster runs tasks, by running an empty one. Retries if its worker dies.
+        """Run an empty task to check that the cluster runs tasks, up to `TRIALS` times if its worker dies.
 
-        Raises ConfigError if a task does not finish within `seconds` or the workers of all attempts die.
+        Raises ConfigError if the task does not finish within `seconds`, or the workers of all attempts die.
         """
         for _ in range(TRIALS):
             trial = self._task.remote(_do_nothing, (), {})
             if not self._ray.wait([trial], timeout=seconds)[0]:
                 self._ray.cancel(trial, force=True)
                 raise ConfigError(
-                    f"scale.tasks: the cluster began no task of {self._options.get('num_cpus', 1):g} CPUs in "
-                    f"{seconds:g} s: lower scale.resources.task, or add a node"
+                    f"scale.tasks: the cluster did not start a task of {self._options.get('num_cpus', 1):g} CPUs "
+                    f"within {seconds:g} s: lower scale.resources.task, or add a node"
                 )
             try:
                 return self._ray.get(trial)  # type: ignore[no-any-return]
             except self._ray.exceptions.RayError as error:
                 why = _first_line(error)
-        raise ConfigError(f"scale.tasks: the workers of {TRIALS} first tasks died ({why}): look at Ray's logs there")
+        raise ConfigError(f"scale.tasks: the workers of {TRIALS} first tasks died ({why}): see Ray's logs there")
 
-    def __call__(self, work: Callable[..., Any], /, *given: Any, **named: Any) -> Any:
-        """Run `work` with these arguments as a task. Waits for its end, and returns its result or raises its exception.
+    def __call__(self, work: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Run `work` with these arguments as a task, wait for its end, and return its result or raise its exception.
 
         Raises WorkerLost if its worker or node dies. An interruption cancels the task.
         """
         from ray.exceptions import RayError, RayTaskError
 
-        task = self._task.remote(work, given, named)
+        task = self._task.remote(work, args, kwargs)
         try:
             while not self._ray.wait([task], timeout=POLL)[0]:
                 pass
@@ -68,12 +70,12 @@ class RayCalls:
             raise
 
 
-def _run_call(work: Callable[..., Any], given: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    return work(*given, **named)
+def _run_call(work: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return work(*args, **kwargs)
 
 
 def _do_nothing() -> None:
-    """Do nothing, as the body of an empty task."""
+    """Body of an empty task."""
 
 
 def _name(work: Callable[..., Any]) -> str:

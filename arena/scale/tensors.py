@@ -1,4 +1,4 @@
-"""Access of the driver to a policy's tensors on the trainer ranks, one bucket at a time."""
+"""Access from the driver to a policy's tensors on the trainer ranks, one bucket at a time."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -14,12 +14,12 @@ from agents.adapter import save_matrices
 from agents.policy import Origin
 from agents.published import RemoteTensors, RemoteWeights
 from arena.scale.layout import FILE_BUCKET, Layout
-from arena.scale.rank import Form
+from arena.scale.rank import PolicyDescription
 from arena.scale.ranks import Ranks
 from arena.scale.transfer import Link
 
 Fetch = Callable[[Layout, int], Awaitable[np.ndarray]]
-"""(layout, bucket number) -> the bucket's bytes from rank 0; all ranks take part."""
+"""(layout, bucket number) -> the bucket's bytes, gathered on rank 0 from all ranks."""
 
 
 class WeightsGone(Exception):
@@ -27,7 +27,10 @@ class WeightsGone(Exception):
 
 
 class RankTensors(RemoteTensors):
-    """Tensors of a layout, fetched from the ranks. Read them in the layout's order: only the last bucket is cached."""
+    """Mapping from names to tensors of a layout, which are fetched from the ranks when read.
+
+    Read them in the layout's order, because only the last bucket is cached.
+    """
 
     def __init__(self, layout: Layout, fetch: Fetch) -> None:
         self.layout, self._fetch = layout, fetch
@@ -43,12 +46,12 @@ class RankTensors(RemoteTensors):
         spec = next((spec for spec in self.layout.specs if spec.name == name), None)
         if spec is None:
             raise KeyError(name)
-        whole = torch.empty(spec.shape, dtype=spec.dtype)
+        tensor = torch.empty(spec.shape, dtype=spec.dtype)
         for number in self.layout.buckets(FILE_BUCKET):
             for part in self.layout.slices(number, FILE_BUCKET):
                 if part.spec is spec:
-                    whole.view(-1)[part.start : part.stop] = part.view(self._bucket(number))
-        return whole
+                    tensor.view(-1)[part.start : part.stop] = part.view(self._bucket(number))
+        return tensor
 
     def _bucket(self, number: int) -> torch.Tensor:
         if self._last is None or self._last[0] != number:
@@ -70,34 +73,37 @@ class RankWeights(RemoteWeights):
     name: str
     """Name of the policy."""
     origin: Origin
-    form: Form
+    description: PolicyDescription
     tensors: RankTensors
     """The policy's tensors, as a checkpoint stores them."""
     is_current: Callable[[], bool]
-    """True while the ranks hold these weights, until the next update begins."""
+    """Return True while the ranks hold these weights, which is until the next update begins."""
     ranks: Ranks
     send: Callable[[Layout, Link], Awaitable[str]]
-    """Function that broadcasts a layout's tensors from rank 0 over a link. Returns the reason of a failure, or ""."""
+    """Broadcast a layout's tensors from rank 0. Returns the error message if that failed, else ""."""
 
     def write(self, folder: Path) -> None:
-        """Write the weights with the model's settings in Hugging Face layout, or an adapter in peft's layout."""
+        """Write a full model in Hugging Face layout without its tokenizer, or an adapter in peft's layout."""
         folder.mkdir(parents=True, exist_ok=True)
-        if self.form.scale is not None:
+        if self.description.scale is not None:
             matrices = dict(self.tensors)
             layers = dict.fromkeys(name.rpartition(".")[0] for name in matrices)
             pairs = {name: (matrices[f"{name}.a"], matrices[f"{name}.b"]) for name in layers}
-            save_matrices(pairs, self.form.scale, folder, self.origin.base_name)
+            save_matrices(pairs, self.description.scale, folder, self.origin.base_name)
             return
-        for name, data in self.form.settings.items():
+        for name, data in self.description.settings.items():
             (folder / name).write_bytes(data)
         self.tensors.write(folder / "model.safetensors", {"format": "pt"})
 
 
 def run_blocking(work: Awaitable[Any]) -> Any:
-    """Run a call of the ranks in an event loop of its own and return its result, even if a loop is running here."""
+    """Wait for an awaitable in a separate thread with its own event loop, and return its result.
 
-    async def through() -> Any:
+    Works even if an event loop is running in this thread.
+    """
+
+    async def await_work() -> Any:
         return await work
 
     with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, through()).result()
+        return thread.submit(asyncio.run, await_work()).result()

@@ -1,7 +1,7 @@
 """Broadcast of weights from rank 0 to engines, bucket by bucket, in a process group that exists for one broadcast.
 
-Receivers connect to the sender's store and wait there until it begins. The sender does not notice a receiver's death:
-only a receiver's own answer shows that it has received everything.
+Receivers connect to the sender's store and wait there until it begins. The sender may not notice a receiver's death:
+only the receiver's own answer to the driver shows that it has received everything.
 """
 
 import mmap
@@ -17,13 +17,13 @@ from typing import Any, Self
 import torch
 
 from agents.model_config import first_line
-from arena.scale.layout import Gather, Layout, Plain, Slice
+from arena.scale.layout import Gather, Layout, PlainSpec, Slice
 
 POLL = 0.01
 """Seconds between two checks of the store by a waiting receiver."""
 
 CONNECT = timedelta(seconds=30)
-"""Timeout for the members of a broadcast to connect. It is short because all of them have just answered."""
+"""Timeout for the members of a broadcast to connect. It is short, because all of them have just answered a call."""
 
 
 class TransferFailed(Exception):
@@ -32,7 +32,7 @@ class TransferFailed(Exception):
 
 @dataclass(frozen=True)
 class Link:
-    """Connection settings of one member of a broadcast. Member 0 is the sender."""
+    """Connection settings of one member of a broadcast. Member 0 is the sender, rank 0."""
 
     key: str
     """Name of the broadcast, unique during the lifetime of the sender's store."""
@@ -42,27 +42,27 @@ class Link:
     count: int
     """Number of members."""
     timeout: float
-    """Timeout of each step in seconds."""
+    """Timeout of each collective operation in seconds."""
     patience: float
-    """Timeout in seconds for the sender to begin, for receivers."""
+    """Seconds that receivers wait for the sender to begin."""
     bucket: int
     """Bytes of a bucket."""
     shared: bool = False
     """True if all members are on one machine and share the memory of two buckets."""
     nccl: bool = False
-    """True if each member has a separate GPU."""
+    """True to use NCCL, because each member has its own GPU; otherwise gloo is used."""
     member: int = 0
     """Index of this member."""
-    own: str = "127.0.0.1"
+    own_address: str = "127.0.0.1"
     """Address of this member."""
 
-    def of(self, member: int, own: str) -> Self:
-        """Return the same settings for another member, with its address `own`."""
-        return replace(self, member=member, own=own)
+    def for_member(self, member: int, address: str) -> Self:
+        """Return the settings of another member, whose address is `address`."""
+        return replace(self, member=member, own_address=address)
 
 
 class Rendezvous:
-    """Store through which the members of broadcasts connect. It listens on one address while its process lives."""
+    """Key-value store of rank 0 through which the members of broadcasts connect, on a free port of one address."""
 
     def __init__(self, address: str) -> None:
         from torch.distributed import TCPStore  # type: ignore[attr-defined]
@@ -76,8 +76,8 @@ class Rendezvous:
         )  # fmt: skip
 
 
-def send(link: Link, meeting: Rendezvous, layout: Layout, gather: Gather) -> str:
-    """Broadcast the tensors of a layout as rank 0. Returns "", or the reason if it failed.
+def send(link: Link, rendezvous: Rendezvous, layout: Layout, gather: Gather) -> str:
+    """Broadcast the tensors of a layout as rank 0. Returns the error message if that failed, else "".
 
     `gather` is called for all tensors even after a failure, because the other ranks wait in it.
     """
@@ -86,8 +86,8 @@ def send(link: Link, meeting: Rendezvous, layout: Layout, gather: Gather) -> str
         if link.shared:
             descriptor = os.memfd_create("arena-weights")
             os.ftruncate(descriptor, 2 * link.bucket)
-        meeting.store.set(f"{link.key}/begins", f"/proc/{os.getpid()}/fd/{descriptor}")
-        channel = _Channel(link, meeting.store, layout, descriptor)
+        rendezvous.store.set(f"{link.key}/begins", f"/proc/{os.getpid()}/fd/{descriptor}")
+        channel = _Channel(link, rendezvous.store, layout, descriptor)
     except (RuntimeError, OSError) as error:  # errors of torch.distributed are RuntimeErrors
         failure = first_line(error)
     finally:
@@ -105,28 +105,31 @@ def send(link: Link, meeting: Rendezvous, layout: Layout, gather: Gather) -> str
 
 
 def await_sender(link: Link) -> Any:
-    """Wait until the sender begins, and return its store. Raises TransferFailed at a timeout or error."""
+    """Wait until the sender begins, and return its store. Raises TransferFailed on a timeout or error."""
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
     with _convert_errors():
         timeout = timedelta(seconds=link.timeout)
         store = TCPStore(link.address, link.port, is_master=False, wait_for_workers=False, timeout=timeout)
-        until = time.monotonic() + link.patience
+        deadline = time.monotonic() + link.patience
         while not store.check([f"{link.key}/begins"]):
-            if time.monotonic() > until:
-                raise TransferFailed(f"the ranks did not begin to send for {link.patience:g} s")
+            if time.monotonic() > deadline:
+                raise TransferFailed(f"the ranks did not begin to send within {link.patience:g} s")
             time.sleep(POLL)
     return store
 
 
 def receive(link: Link, store: Any, layout: Layout, write: Callable[[Slice, torch.Tensor], None]) -> None:
-    """Receive the tensors of a layout, and call `write` with each slice and its values. Raises TransferFailed."""
+    """Receive the tensors of a layout and call `write` with each slice and its values. Raises TransferFailed."""
     for part, values in receive_slices(link, store, layout):
         write(part, values)
 
 
 def receive_slices(link: Link, store: Any, layout: Layout) -> Iterator[tuple[Slice, torch.Tensor]]:
-    """Receive and yield each slice with its values, which the next bucket may overwrite. Raises TransferFailed."""
+    """Receive and yield each slice with its values, which the next bucket may overwrite.
+
+    Raises TransferFailed.
+    """
     with _convert_errors():
         descriptor = os.open(store.get(f"{link.key}/begins").decode(), os.O_RDWR) if link.shared else None
         try:
@@ -142,25 +145,27 @@ def receive_slices(link: Link, store: Any, layout: Layout) -> Iterator[tuple[Sli
             yield part, part.view(bucket)
 
 
-def receive_tensors(number: int, specs: Sequence[Plain], link: Mapping[str, Any]) -> Iterator[tuple[str, torch.Tensor]]:
-    """Receive a broadcast in process `number` of an engine, and yield names and whole tensors.
+def receive_tensors(
+    number: int, specs: Sequence[PlainSpec], link: Mapping[str, Any]
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """Receive a broadcast in process `number` of an engine, and yield names and complete tensors.
 
-    `specs` is a plain layout; `link` is the link of the engine's first process, as a dictionary. Tensors do not share
-    memory. Raises TransferFailed.
+    `specs` is a layout from `to_plain`. `link` is the link of the engine's first process, as a dict. Tensors do not
+    share memory. Raises TransferFailed.
     """
-    first, layout, part = Link(**link), Layout.of_plain(specs), torch.empty(0)
-    own = first.of(first.member + number, first.own)
-    for piece, values in receive_slices(own, await_sender(own), layout):
+    first, layout, tensor = Link(**link), Layout.from_plain(specs), torch.empty(0)
+    own_link = first.for_member(first.member + number, first.own_address)
+    for piece, values in receive_slices(own_link, await_sender(own_link), layout):
         if piece.start == 0:
-            part = torch.empty(piece.spec.elements, dtype=piece.spec.dtype, device=values.device)
-        part[piece.start : piece.stop] = values
+            tensor = torch.empty(piece.spec.elements, dtype=piece.spec.dtype, device=values.device)
+        tensor[piece.start : piece.stop] = values
         if piece.stop == piece.spec.elements:
-            yield piece.spec.name, part.view(piece.spec.shape)
+            yield piece.spec.name, tensor.view(piece.spec.shape)
 
 
 @contextmanager
 def _convert_errors() -> Iterator[None]:
-    """Convert errors of torch's collectives, and of shared memory, into TransferFailed."""
+    """Convert errors of torch's collectives and of shared memory to TransferFailed."""
     try:
         yield
     except (RuntimeError, OSError) as error:
@@ -175,7 +180,10 @@ class _Channel:
     """
 
     def __init__(self, link: Link, store: Any, layout: Layout, descriptor: int | None) -> None:
-        """Map the buckets of `descriptor`, if given, and connect. Raises RuntimeError or OSError."""
+        """Connect to the other members. `descriptor` is of a file with the shared buckets, None without sharing.
+
+        Raises RuntimeError or OSError.
+        """
         from torch import distributed
         from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 
@@ -185,7 +193,7 @@ class _Channel:
         else:
             size, device = min(link.bucket, layout.total), "cuda" if link.nccl else "cpu"
             self._memory = torch.empty(size, dtype=torch.uint8, device=device)
-        timeout, own = timedelta(seconds=link.timeout), PrefixStore(link.key, store)
+        timeout, prefixed_store = timedelta(seconds=link.timeout), PrefixStore(link.key, store)
         store.set_timeout(min(timeout, CONNECT))
         self._options = distributed.BroadcastOptions()
         self._options.rootRank, self._options.rootTensor = 0, 0
@@ -193,21 +201,21 @@ class _Channel:
         if link.nccl:
             options = distributed.ProcessGroupNCCL.Options()
             options._timeout = timeout
-            self._group = distributed.ProcessGroupNCCL(own, link.member, link.count, options)
+            self._group = distributed.ProcessGroupNCCL(prefixed_store, link.member, link.count, options)
         else:
             gloo: Any = distributed.ProcessGroupGloo
             options = gloo._Options()
             options._timeout = timeout
-            options._devices = [gloo.create_device(hostname=link.own)]
-            self._group = gloo(own, link.member, link.count, options)
+            options._devices = [gloo.create_device(hostname=link.own_address)]
+            self._group = gloo(prefixed_store, link.member, link.count, options)
 
     def bucket(self, number: int) -> torch.Tensor:
-        """Return the memory of a bucket. The next bucket overwrites it; with shared memory, the next but one."""
+        """Return the memory of bucket `number`. The next bucket overwrites it; with shared memory, the next but one."""
         at = number % 2 * self._link.bucket if self._link.shared else 0
         return self._memory[at : at + self._layout.length(number, self._link.bucket)]
 
     def exchange(self, bucket: torch.Tensor) -> None:
-        """Send or receive a bucket. Raises RuntimeError if a member is gone, or at the timeout."""
+        """Send or receive a bucket. Raises RuntimeError on a timeout or if a member is gone."""
         if self._link.shared:
             self._group.barrier().wait()
             return

@@ -1,7 +1,7 @@
-"""Watchdog: pings the run's processes, reports which one hangs in which call, and kills it.
+"""Watchdog: pings the run's processes, and reports and kills those that hang.
 
-A stopped or deadlocked process does not answer pings. A process that waits forever in a call does, so calls have a
-deadline of their own.
+A stopped or deadlocked process does not answer pings. A process that waits forever inside a call still answers them, so
+calls have a separate deadline.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ PINGS = 4
 
 
 class WatchedProcess:
-    """A watched process with its unanswered calls. `gone` is called if the process has ended."""
+    """A watched process with its unanswered calls. `gone` is called if a ping fails because the process has ended."""
 
     def __init__(
         self, name: str, ping: Callable[[], Awaitable[Any]], kill: Callable[[], None], gone: Callable[[], None]
@@ -37,7 +37,7 @@ class WatchedProcess:
             del self._calls[number]
 
     def oldest_call(self) -> tuple[str, float]:
-        """Return the label and waiting seconds of the oldest unanswered call; "" and 0 if there is none."""
+        """Return the label and age in seconds of the oldest unanswered call; "" and 0 if there is none."""
         label, since = min(self._calls.values(), key=lambda call: call[1], default=("", monotonic()))
         return label, monotonic() - since
 
@@ -48,10 +48,10 @@ class WatchedProcess:
 
 
 class Watchdog:
-    """Pings a run's processes and kills those that hang; `note` gets a message about each."""
+    """Watchdog of a run's processes. `note` gets a message about each hung process."""
 
     def __init__(self, note: Callable[[str], None], patience: float, deadline: float) -> None:
-        """Set the limits: seconds without an answer to a ping (`patience`), and seconds in a call (`deadline`)."""
+        """Set the limits in seconds: `patience` until a ping is answered, and `deadline` until a call returns."""
         self.note, self.patience, self.deadline = note, patience, deadline
         self._all: set[WatchedProcess] = set()
 
@@ -62,9 +62,9 @@ class Watchdog:
         kill: Callable[[], None],
         gone: Callable[[], None] = lambda: None,
     ) -> WatchedProcess:
-        """Start pinging a process in a task, and return its handle, in which calls are registered.
+        """Start pinging a process in a task, and return the handle in which its calls are registered.
 
-        A hung process is reported and killed by `kill`, which makes its waiting calls fail. `gone` is called if a ping
+        A hung process is reported and killed with `kill`, so that its unanswered calls fail. `gone` is called if a ping
         raises.
         """
         watched = WatchedProcess(name, ping, kill, gone)
@@ -88,22 +88,22 @@ class Watchdog:
                 async with asyncio.timeout(self.patience):
                     await watched.ping()
             except TimeoutError:
-                self._kill(watched, f"gives no sign of life for {self.patience:g} s")
+                self._kill(watched, f"did not answer a ping for {self.patience:g} s")
                 return
-            except Exception:  # noqa: BLE001 it is gone
+            except Exception:  # noqa: BLE001 the process is gone
                 watched.gone()
                 return
-            what, waited = watched.oldest_call()
+            label, waited = watched.oldest_call()
             if waited >= self.deadline:
-                self._kill(watched, f"does not answer for {waited:.0f} s (scale.deadline)")
+                self._kill(watched, f"did not answer a call for {waited:.0f} s (scale.deadline)")
                 return
             if waited >= self.deadline / 2 and not warned:
-                self.note(f"{watched.name} is at {what} for {waited:.0f} s, and is ended after {self.deadline:g} s")
+                self.note(f"{watched.name} is still in {label} after {waited:.0f} s; the limit is {self.deadline:g} s")
             warned = waited >= self.deadline / 2
 
     def _kill(self, watched: WatchedProcess, why: str) -> None:
-        what, waited = watched.oldest_call()
-        doing = f", in {what} for {waited:.0f} s" if what else ""
-        self.note(f"{watched.name} {why}{doing}: it is ended")
+        label, waited = watched.oldest_call()
+        activity = f", in {label} for {waited:.0f} s" if label else ""
+        self.note(f"{watched.name} {why}{activity}: killing it")
         with suppress(Exception):
             watched.kill()

@@ -1,4 +1,4 @@
-"""One process of a run behind a Ray actor: calls with clear errors, and a reliable kill."""
+"""Handle of one process of a run, which runs a Ray actor: calls with clear errors, and a reliable kill."""
 
 import asyncio
 import os
@@ -14,14 +14,14 @@ START_SECONDS = 300.0
 
 
 class WorkerDied(Exception):
-    """Raised if a process has ended or cannot be reached. The message names it, in one line."""
+    """Raised if a process has ended or cannot be reached. The one-line message names the process."""
 
 
 class Worker:
-    """Process of a Ray actor, with calls that raise clear errors. The actor's `ping` returns node and process id."""
+    """Handle of a Ray actor's process. The actor must have a method `ping` that returns its node and process id."""
 
     def __init__(self, name: str, actor: Any, watchdog: Watchdog, lost: Callable[[WorkerDied], None]) -> None:
-        """Wrap an actor. `lost` is called with the error if the watchdog finds the process dead or kills it."""
+        """Wrap an actor. `lost` is called with an error if the watchdog finds the process dead or kills it."""
         self.name, self.actor, self._watchdog, self._lost = name, actor, watchdog, lost
         self.alive = True
         self._watched: WatchedProcess | None = None
@@ -48,7 +48,7 @@ class Worker:
     async def call(self, method: str, *arguments: Any, label: str = "") -> Any:
         """Call a method of the actor and return its result, or raise its exception. `label` names the call in messages.
 
-        Raises WorkerDied, with the process killed, if it is gone.
+        Raises WorkerDied, after making sure that the process is killed, if the actor is lost.
         """
         from ray.exceptions import RayError, RayTaskError
 
@@ -78,15 +78,15 @@ class Worker:
             self._watched.stop()
         with suppress(Exception):
             ray.kill(self.actor)
-        if self._handle is not None:  # a stopped process does not react to Ray
+        if self._handle is not None:  # Ray cannot kill a stopped process
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)
             os.close(self._handle)
             self._handle = None
 
 
-def make_actor(kind: Callable[..., Any], options: dict[str, Any], *given: Any) -> Any:
+def make_actor(kind: Callable[..., Any], options: dict[str, Any], *arguments: Any) -> Any:
     """Create and return a Ray actor of the class `kind`, with Ray's options and the constructor's arguments."""
     import ray
 
-    return ray.remote(kind).options(**options).remote(*given)
+    return ray.remote(kind).options(**options).remote(*arguments)

@@ -1,1 +1,1 @@
-"""Server of policies through an OpenAI-compatible API."""
+"""Serve policies through an OpenAI-compatible API."""

@@ -1,4 +1,4 @@
-"""Body of a request for a chat completion, as in OpenAI's API."""
+"""Schema and validation of chat completion requests, as in OpenAI's API."""
 
 from typing import Annotated, Any
 
@@ -16,8 +16,8 @@ Stop = Annotated[str, Field(max_length=256)]
 class ChatRequest(BaseModel):
     """Request for a chat completion.
 
-    Undeclared fields are ignored, except that the service refuses a field of `NEUTRAL` with any other value than those
-    listed there.
+    Undeclared fields are ignored, except those in `NEUTRAL`: the service accepts them only with the values listed
+    there.
     """
 
     model_config = ConfigDict(extra="allow", allow_inf_nan=False)
@@ -37,9 +37,9 @@ class ChatRequest(BaseModel):
 
     @property
     def stops(self) -> list[str]:
-        """Stop texts, without empty ones. They end a reply and are not part of it."""
-        given = [self.stop] if isinstance(self.stop, str) else self.stop or []
-        return [text for text in given if text]
+        """Non-empty stop texts. A reply ends before the first one that it would contain."""
+        stops = [self.stop] if isinstance(self.stop, str) else self.stop or []
+        return [text for text in stops if text]
 
 
 NEUTRAL: dict[str, tuple[Any, ...]] = {
@@ -61,11 +61,11 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "tools": (None, []),
     "top_logprobs": (None, 0),
 }
-"""Unsupported parameters, each with the values that have no effect and are therefore accepted."""
+"""Unsupported parameters, each with the values that are accepted because they have no effect."""
 
 
 async def read_body(http: HttpRequest, max_bytes: int) -> ChatRequest:
-    """Read and validate the body. Raises RequestError if it is too large or invalid."""
+    """Read and validate a request's body. Raises RequestError if it is too large or invalid."""
     body = bytearray()
     async for chunk in http.stream():
         body += chunk
@@ -74,6 +74,6 @@ async def read_body(http: HttpRequest, max_bytes: int) -> ChatRequest:
     try:
         return ChatRequest.model_validate_json(bytes(body))
     except ValidationError as error:
-        worst = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, worst["loc"]))
-        raise RequestError(f"{place or 'body'}: {worst['msg']}", param=place or None) from None
+        first = error.errors(include_url=False, include_input=False)[0]
+        field = ".".join(map(str, first["loc"]))
+        raise RequestError(f"{field or 'body'}: {first['msg']}", param=field or None) from None

@@ -1,4 +1,4 @@
-"""Messages of the served API: parsed, split into turns, and written as a policy's ids with the images among them."""
+"""Messages of the served API: parse them, split them into turns, and encode them as token ids with image spans."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from agents.stream import MediaSpan
 
 
 class RequestError(Exception):
-    """Error that refuses a request, with HTTP status, code and parameter name of the API's error."""
+    """Raised to refuse a request. Has the HTTP status, and the code and parameter name of the API's error format."""
 
     def __init__(self, message: str, status: int = 400, code: str | None = None, param: str | None = None) -> None:
         super().__init__(message)
         self.status, self.code, self.param = status, code, param
 
     def response(self) -> Response:
-        """Return the HTTP response of the refusal, in the API's error format."""
+        """Return the error as an HTTP response in the API's format."""
         kind = "authentication_error" if self.status == 401 else "invalid_request_error"
         error = {"message": str(self), "type": kind, "param": self.param, "code": self.code}
         return JSONResponse({"error": error}, self.status)
@@ -37,32 +37,32 @@ class TextPart(BaseModel):
 
 
 class ImagePart(BaseModel):
-    """Image of a user's message, as a data URL."""
+    """Image part of a user's message, as a data URL."""
 
     type: Literal["image_url"]
     image_url: dict[str, Any] = {}
 
 
 class ChatMessage(BaseModel):
-    """Message of a conversation. Other fields, such as names, are ignored."""
+    """Message of a conversation. Undeclared fields, such as `name`, are ignored."""
 
     role: Literal["system", "developer", "user", "assistant"]
     content: str | list[Annotated[TextPart | ImagePart, Field(discriminator="type")]]
 
     @property
     def text(self) -> str:
-        """Message as one text: its content, or its text parts joined."""
+        """Text of the message, with its text parts joined."""
         if isinstance(self.content, str):
             return self.content
         return "".join(part.text for part in self.content if isinstance(part, TextPart))
 
     @property
     def images(self) -> list[ImagePart]:
-        """Images among the parts."""
+        """Image parts of the message."""
         return [] if isinstance(self.content, str) else [p for p in self.content if isinstance(p, ImagePart)]
 
     def parts(self, images: ImageParts) -> Content:
-        """Return texts and images in order. Raises RequestError for an image that is not accepted."""
+        """Return the message's texts and images in order. Raises RequestError for an invalid image."""
         if isinstance(self.content, str):
             return self.content
         try:
@@ -74,10 +74,10 @@ class ChatMessage(BaseModel):
 def split_turns(
     messages: Sequence[ChatMessage], images: ImageParts
 ) -> tuple[str | None, list[tuple[Content, str]], Content]:
-    """Return the system text or None, the past (user, assistant) exchanges, and the last user content.
+    """Split a conversation into its system text or None, past (user, assistant) exchanges, and last user content.
 
-    Consecutive messages of one role are joined. Raises RequestError unless user and assistant alternate, user last, and
-    for an image that is not accepted or not a user's.
+    Consecutive messages of one role are joined. Raises RequestError unless user and assistant alternate and the user is
+    last. Raises it also for an invalid image, or one in a message of another role.
     """
     if any(message.images for message in messages if message.role != "user"):
         raise RequestError("only a user's message may have images", param="messages")
@@ -86,7 +86,7 @@ def split_turns(
     system = as_text(joined.pop(0)[1]) if joined[0][0] == "system" else None
     if [role for role, _ in joined] != ["user", "assistant"] * (len(joined) // 2) + ["user"]:
         raise RequestError(
-            "after a system message at the very beginning, user and assistant take turns, and the user is last",
+            "after an optional system message, user and assistant messages must alternate, and the last is a user's",
             param="messages",
         )
     contents = [content for _, content in joined]
@@ -94,12 +94,12 @@ def split_turns(
 
 
 def _join(contents: Sequence[Content]) -> Content:
-    """Return contents as one, with an empty line between them."""
+    """Join contents, with an empty line between them."""
     parts = [("\n\n", *([content] if isinstance(content, str) else content)) for content in contents]
     return join_parts([*chain.from_iterable(parts)][1:])
 
 
-def write_ids(
+def encode_conversation(
     frame: ChatFrame,
     system: str,
     examples: Sequence[tuple[str, str]],
@@ -107,7 +107,11 @@ def write_ids(
     last: Content,
     pictures: Mapping[str, bytes],
 ) -> tuple[list[int], list[MediaSpan]]:
-    """Return a conversation's ids up to the head of the reply, and its images. One with images is as in a match."""
+    """Encode a conversation up to the start of the reply. Returns its token ids and its image spans.
+
+    `pictures` has the images' bytes by hash. With images, the conversation is encoded turn by turn, as in a match;
+    otherwise past exchanges follow `examples` in the opening.
+    """
     images = [image for content in (*(seen for seen, _ in exchanges), last) for image in find_images(content)]
     if not images or frame.image is None:
         past = [*examples, *((as_text(seen), said) for seen, said in exchanges)]

@@ -1,11 +1,11 @@
-"""OpenAI-compatible API for policies: chat completions, whole or streamed, from an engine.
+"""OpenAI-compatible API for policies: chat completions from an engine, streamed or not.
 
-A model's name is a policy's name. Its replies continue the messages in its chat frame, as in training. `POLICY:ROLE`
-adds a role: without a system message, the role's own system text and examples are put first, as for a seat of a new
-match. The role's sampling is the default, and the answer has the reply as the role parses it, under `arena`.
+The model `POLICY` replies to the messages in the policy's chat frame, as in training. The model `POLICY:ROLE` plays a
+role: without a system message in the request, the role's system text and examples come first, as at a seat of a new
+match. The role's sampling settings are the defaults. Each choice has the reply as parsed by the role, under `arena`.
 
-Replies are sampled a few tokens at a time, so that long ones do not block others and stop if the client disconnects.
-Unsupported parameters are refused with an error in the API's format.
+Replies are sampled a few tokens at a time, so that long ones do not block others, and sampling stops if the client
+disconnects. Unsupported parameters are refused with an error in the API's format.
 """
 
 import asyncio
@@ -34,12 +34,13 @@ from arena.config.experiment import Experiment
 from arena.play.making import deal_game
 from arena.play.settings import TableSpec
 from arena.serve.chat_request import NEUTRAL, ChatRequest, read_body
-from arena.serve.messages import RequestError, split_turns, write_ids
+from arena.serve.messages import RequestError, encode_conversation, split_turns
 from games.contracts import Deal, View
 
 MAX_BODY = 4 << 20
-"""Maximum size of a request; with images, `MAX_BODY_WITH_IMAGES` for servers of a policy that sees."""
+"""Maximum bytes of a request."""
 MAX_BODY_WITH_IMAGES = 32 << 20
+"""Maximum bytes of a request if a served policy has vision."""
 CHUNK_TOKENS = 16
 """Tokens sampled between checks for other requests and for disconnected clients."""
 DEFAULT_MAX_TOKENS = 1024
@@ -48,39 +49,40 @@ DEFAULT_MAX_TOKENS = 1024
 
 @dataclass
 class ServedModel:
-    """Policy offered by the server as a model, with its limits and roles."""
+    """Policy that the server offers as a model, with its limits and roles."""
 
     policy: Policy
     positions: int
-    """Maximum context of its model in tokens."""
-    longest_token: int
-    """Characters of the longest token. A text longer than `positions` times that cannot fit."""
+    """Maximum context in tokens."""
+    longest_token_length: int
+    """Characters of the longest token. Texts of more than `positions` times that many characters are refused early."""
     roles: Mapping[str, tuple[Role, TableSpec, str]]
-    """Roles by name, each with a table and seat."""
+    """Roles by name, each with a table and a seat at which the policy plays it."""
 
 
 @dataclass
 class _Reply:
-    """Choice of a completion while it is sampled; `finish` is None until it ends."""
+    """Choice of a completion that is being sampled."""
 
     ids: list[int] = field(default_factory=list)
     text: str = ""
-    """Final part of the text."""
+    """Text so far that later tokens cannot change."""
     finish: str | None = None
+    """Finish reason, `stop` or `length`; None until the reply ends."""
 
 
 class Service:
-    """OpenAI-compatible API over an engine: routes, validation and sampling. `key` is the API key, None for none."""
+    """OpenAI-compatible API over an engine. Clients must send the API key `key`, unless it is None."""
 
     def __init__(self, engine: Engine, served: Mapping[str, ServedModel], key: str | None = None) -> None:
         self.engine, self.models, self.key = engine, served, key
         self.started = int(time.time())
         self._count = 0
-        self._chance = np.random.SeedSequence()
+        self._seeds = np.random.SeedSequence()
         self._tokenizing = asyncio.Lock()
 
     def app(self, hosts: Sequence[str]) -> Starlette:
-        """Return the web application. It refuses requests with a Host header that is not in `hosts`."""
+        """Return the ASGI application. It refuses requests whose Host header is not in `hosts`."""
         routes = [
             Route("/v1/models", self._list_models),
             Route("/v1/models/{name:path}", self._describe_model),
@@ -91,9 +93,11 @@ class Service:
         return Starlette(routes=routes, middleware=[trusted], exception_handlers={Exception: _respond_to_failure})
 
     def names(self) -> list[str]:
-        """Return all model names: each policy's, followed by `POLICY:ROLE` for its roles."""
+        """Return all model names: `POLICY` for each policy, followed by `POLICY:ROLE` for each of its roles."""
         return [
-            name for own, model in self.models.items() for name in (own, *(f"{own}:{role}" for role in model.roles))
+            name
+            for policy, model in self.models.items()
+            for name in (policy, *(f"{policy}:{role}" for role in model.roles))
         ]
 
     # -- routes ------------------------------------------------------------------------------------------
@@ -145,7 +149,7 @@ class Service:
     async def _stream(
         self, head: dict[str, Any], request: ChatRequest, requests: list[Request], role: Role | None, http: HttpRequest
     ) -> AsyncIterator[str]:
-        """Yield server-sent events: a delta for each new chunk of each choice, usage if requested, and [DONE]."""
+        """Yield server-sent events: a delta per sampled chunk of each choice, the usage if requested, and [DONE]."""
         head = head | {"object": "chat.completion.chunk"}
 
         def event(index: int, delta: dict[str, str], finish: str | None = None, **more: Any) -> str:
@@ -176,7 +180,7 @@ class Service:
     async def _sample(
         self, request: ChatRequest, requests: list[Request], replies: list[_Reply], http: HttpRequest
     ) -> AsyncIterator[int]:
-        """Sample the replies chunk by chunk and yield the index of each updated one, until the client disconnects."""
+        """Sample the replies chunk by chunk, yielding each updated reply's index. Stops if the client disconnects."""
         frame = self.models[request.model.partition(":")[0]].policy.frame
         chunk = 0
         try:
@@ -191,30 +195,30 @@ class Service:
                         reply.finish = "stop"
                     elif len(reply.ids) >= requests[i].max_tokens:
                         reply.finish = "length"
-                    _settle(reply, frame.decode(reply.ids), request.stops)
+                    _update_text(reply, frame.decode(reply.ids), request.stops)
                     yield i
                 chunk += 1
         finally:
-            for one in requests:
-                self.engine.forget(one.key)
+            for engine_request in requests:
+                self.engine.forget(engine_request.key)
 
     def _make_requests(self, request: ChatRequest) -> tuple[list[Request], Role | None]:
-        """Return the engine's requests, one per choice, and the role or None. Raises RequestError if invalid."""
+        """Return the engine's requests, one per choice, and the role or None. Raises RequestError."""
         model, role_name = self._check_request(request), request.model.partition(":")[2]
         images = ImageParts()
         system, exchanges, last = split_turns(request.messages, images)
         role: Role | None = None
         examples: list[tuple[str, str]] = []
-        seed = self._chance.spawn(1)[0].generate_state(2).tolist() if request.seed is None else [request.seed % 2**64]
+        seed = self._seeds.spawn(1)[0].generate_state(2).tolist() if request.seed is None else [request.seed % 2**64]
         if role_name:
             role, table, seat = model.roles[role_name]
             if system is None:
                 system = role.render_system(_first_view(table, seat, seed[0] % 2**31))
                 examples = [(example.see, example.say) for example in role.examples]
         frame = model.policy.frame
-        ids, media = write_ids(frame, system or "", examples, exchanges, last, images.pictures)
-        room = model.positions - len(ids)
-        if room < 1:
+        ids, media = encode_conversation(frame, system or "", examples, exchanges, last, images.pictures)
+        remaining = model.positions - len(ids)
+        if remaining < 1:
             raise _make_length_error(f"{len(ids)} tokens", model.positions)
         default = role.sampling.max_tokens if role else DEFAULT_MAX_TOKENS
         max_tokens = request.max_completion_tokens or request.max_tokens or default
@@ -223,15 +227,17 @@ class Service:
             "policy": model.policy.name,
             "ids": tuple(ids),
             "media": tuple(media),
-            "max_tokens": min(max_tokens, room),
+            "max_tokens": min(max_tokens, remaining),
             "stop_ids": frame.stop_ids,
             **_sampling_settings(request, role),
         }
-        made = [Request(**common, key=f"served/{self._count}/{i}", seed=(*seed, i)) for i in range(request.n or 1)]
-        return made, role
+        engine_requests = [
+            Request(**common, key=f"served/{self._count}/{i}", seed=(*seed, i)) for i in range(request.n or 1)
+        ]
+        return engine_requests, role
 
     def _check_request(self, request: ChatRequest) -> ServedModel:
-        """Return the requested model. Raises RequestError for unsupported parameters, or messages beyond its limits."""
+        """Return the requested model. Raises RequestError for unsupported parameters, or too long messages."""
         for name, neutral in NEUTRAL.items():
             if (request.model_extra or {}).get(name) not in neutral:
                 raise RequestError(f"'{name}' is not supported", param=name, code="unsupported_parameter")
@@ -241,7 +247,7 @@ class Service:
         if len(request.messages) > model.positions:
             raise _make_length_error(f"{len(request.messages)} in number", model.positions)
         length = sum(len(message.text) for message in request.messages)
-        if length > model.positions * model.longest_token:
+        if length > model.positions * model.longest_token_length:
             raise _make_length_error(f"{length} characters", model.positions)
         has_images = any(message.images for message in request.messages)
         if has_images and not (model.policy.frame.image and self.engine.capabilities.has_vision):
@@ -251,23 +257,23 @@ class Service:
     # -- authentication -------------------------------------------------------------------------------------
 
     def _check_key(self, http: HttpRequest) -> Response | None:
-        """Return a 401 response for a request without the right API key, else None."""
-        given = http.headers.get("authorization", "").encode()
-        if self.key is None or hmac.compare_digest(given, f"Bearer {self.key}".encode()):
+        """Return a 401 response if the request lacks the right API key, else None."""
+        authorization = http.headers.get("authorization", "").encode()
+        if self.key is None or hmac.compare_digest(authorization, f"Bearer {self.key}".encode()):
             return None
         return RequestError("the API key is missing or wrong", 401, "invalid_api_key").response()
 
     async def _read_request(self, http: HttpRequest) -> ChatRequest:
         """Return the validated body of a chat request. Raises RequestError.
 
-        Without an API key, requests that another site's page makes a browser send are refused: they have a foreign
-        Origin, or a content type that browsers send without a preflight request.
+        Without an API key, cross-site requests by browsers are refused: those with a foreign Origin header, or with a
+        content type for which browsers send no preflight request.
         """
         origin = http.headers.get("origin")
         if self.key is None and origin is not None and urlsplit(origin).netloc != http.headers.get("host"):
-            raise RequestError(f"a page of {origin[:80]} asks: without a key only this server's own may", 403)
+            raise RequestError(f"cross-site request from {origin[:80]}: refused without an API key", 403)
         if http.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-            raise RequestError("the body is JSON: say so, with the header content-type: application/json", 415)
+            raise RequestError("the header content-type must be application/json", 415)
         has_vision = any(model.policy.frame.image for model in self.models.values())
         return await read_body(http, MAX_BODY_WITH_IMAGES if has_vision else MAX_BODY)
 
@@ -280,7 +286,7 @@ class Service:
 
 
 def _respond_to_failure(http: HttpRequest, error: Exception) -> Response:
-    """Return a response with status 500 that reports an unexpected exception in the API's error format."""
+    """Return an unexpected exception as a response with status 500 in the API's error format."""
     return JSONResponse(_error_to_json(error), 500)
 
 
@@ -298,7 +304,7 @@ def _make_length_error(length: str, positions: int) -> RequestError:
 
 
 def _make_next_request(request: Request, reply: _Reply, chunk: int) -> Request:
-    """Return the engine's request for a reply's next chunk: prompt and tokens so far, and a seed of its own."""
+    """Return the engine's request for a reply's next chunk: it continues the tokens so far, with a separate seed."""
     return replace(
         request,
         ids=(*request.ids, *reply.ids),
@@ -307,26 +313,26 @@ def _make_next_request(request: Request, reply: _Reply, chunk: int) -> Request:
     )
 
 
-def _settle(reply: _Reply, text: str, stops: Sequence[str]) -> None:
-    """Set the reply's text to the final part of `text`: up to a stop text, which ends the reply.
+def _update_text(reply: _Reply, text: str, stops: Sequence[str]) -> None:
+    """Update the reply's text from `text`, the decoded tokens so far. A stop text ends the reply before it.
 
-    Of a reply that goes on, incomplete characters and a possible start of a stop text are left out.
+    If the reply continues, incomplete characters and a possible start of a stop text at the end are left out.
     """
-    stop_places = [place for stop in stops if (place := text.find(stop)) >= 0]
-    if stop_places:
-        reply.text, reply.finish = text[: min(stop_places)], "stop"
+    positions = [position for stop in stops if (position := text.find(stop)) >= 0]
+    if positions:
+        reply.text, reply.finish = text[: min(positions)], "stop"
     elif reply.finish:
         reply.text = text
     else:
-        certain = len(text.rstrip("\ufffd"))
+        safe_length = len(text.rstrip("\ufffd"))
         for stop in stops:
-            started = next((n for n in range(len(stop) - 1, 0, -1) if text.endswith(stop[:n])), 0)
-            certain = min(certain, len(text) - started)
-        reply.text = text[: max(certain, len(reply.text))]
+            overlap = next((n for n in range(len(stop) - 1, 0, -1) if text.endswith(stop[:n])), 0)
+            safe_length = min(safe_length, len(text) - overlap)
+        reply.text = text[: max(safe_length, len(reply.text))]
 
 
 def _parse_reply(role: Role | None, text: str) -> dict[str, Any]:
-    """Return {"arena": action, public and private text, and ok} as the role parses the reply; {} without a role."""
+    """Return {"arena": the reply as parsed by the role}, or {} without a role."""
     if role is None:
         return {}
     reply = role.parse(text)
@@ -334,12 +340,12 @@ def _parse_reply(role: Role | None, text: str) -> dict[str, Any]:
 
 
 def _count_usage(requests: Sequence[Request], replies: Sequence[_Reply]) -> dict[str, int]:
-    prompt, written = len(requests[0].ids), sum(len(reply.ids) for reply in replies)
-    return {"prompt_tokens": prompt, "completion_tokens": written, "total_tokens": prompt + written}
+    prompt, completion = len(requests[0].ids), sum(len(reply.ids) for reply in replies)
+    return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
 
 def _sampling_settings(request: ChatRequest, role: Role | None) -> dict[str, Any]:
-    """Return temperature, top_p and top_k: those of the request, else of the role, else those of plain sampling."""
+    """Return the request's temperature, top_p and top_k. The role's fill missing ones, else those of plain sampling."""
     temperature = request.temperature
     if temperature is None:
         temperature = role.sampling.temperature if role else 1.0
@@ -354,16 +360,16 @@ def _sampling_settings(request: ChatRequest, role: Role | None) -> dict[str, Any
 
 
 def _first_view(table: TableSpec, seat: str, deal: int) -> View:
-    """Return a seat's view at the start of a match of the table's game; `deal` is the match's seed."""
+    """Return a seat's view at the start of a match of the table's game, dealt with the seed `deal`."""
     return View.of(deal_game(Deal(table.game.name, table.game.options, deal)), seat)
 
 
 def find_roles(experiment: Experiment | None, policy: str) -> dict[str, tuple[Role, TableSpec, str]]:
-    """Return a policy's roles in a run by name, each as role, a table that has it, and seat. {} without a run."""
+    """Return a policy's roles in a run by name, each with a table and seat at which it plays them; {} without a run."""
     roles: dict[str, tuple[Role, TableSpec, str]] = {}
     for table in experiment.all_tables() if experiment else ():
-        for seat, held in table.seats.items():
-            if held.policy == policy:
-                role = load_role(held.role, [experiment.roles] if experiment and experiment.roles else [])
+        for seat, seat_spec in table.seats.items():
+            if seat_spec.policy == policy:
+                role = load_role(seat_spec.role, [experiment.roles] if experiment and experiment.roles else [])
                 roles.setdefault(role.role, (role, table, seat))
     return roles

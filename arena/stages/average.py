@@ -1,4 +1,4 @@
-"""Stage kind `average`: merge policies that earlier stages trained from the same weights into their mean."""
+"""Stage kind `average`: average the weights of policies that earlier stages trained from the same initial weights."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class AverageLoop:
     policy: str
     models: Sequence[str]
     shares: Sequence[float]
-    """Weights of the models in the mean, positive; they sum to 1."""
+    """Positive weights of the models in the mean, which sum to 1."""
 
     async def run(self, folder: Path, watcher: Watcher) -> None:
         """Write the averaged model as the folder's only checkpoint. Raises ConfigError if the models do not match."""
@@ -59,9 +59,9 @@ class AverageLoop:
         folders = [resolve(model) for model in self.models]
         if adapters := [folder for folder in folders if is_adapter(folder)]:
             raise ConfigError(f"{adapters[0]} is an adapter: only full weights can be averaged")
-        place = checkpoint / "policies" / self.policy
-        shutil.copytree(folders[0], place, ignore=shutil.ignore_patterns("*.safetensors", "*.safetensors.index.json"))
-        save_file(average_weights(folders, self.shares), place / "model.safetensors", metadata={"format": "pt"})
+        target = checkpoint / "policies" / self.policy
+        shutil.copytree(folders[0], target, ignore=shutil.ignore_patterns("*.safetensors", "*.safetensors.index.json"))
+        save_file(average_weights(folders, self.shares), target / "model.safetensors", metadata={"format": "pt"})
 
 
 def average_weights(folders: Sequence[Path], shares: Sequence[float]) -> dict[str, torch.Tensor]:
@@ -88,7 +88,7 @@ def average_weights(folders: Sequence[Path], shares: Sequence[float]) -> dict[st
 
 
 def average(context: StageContext, *, policy: Name, models: Models, shares: Shares | None = None) -> AverageLoop:
-    """Replace `policy` by the mean of `models`, such as specialists that began with the same weights (UI-TARS-2).
+    """Replace `policy` by the mean of `models`, such as specialists trained from the same weights (UI-TARS-2).
 
     `shares` are their relative weights, equal by default. Only full weights of one shape can be averaged.
     """

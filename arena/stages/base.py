@@ -1,12 +1,12 @@
 """Interface of kinds of pipeline stages: functions that turn settings into an experiment, or into a loop.
 
 A kind is a function `kind(context, *, settings)` in the table of `arena.stages`. It returns the settings of an
-experiment, which are merged over the pipeline's shared settings and run like any other experiment. A kind that is no
-experiment returns a `StageLoop` instead.
+experiment, which are merged over the pipeline's shared settings and run like any other experiment. A kind with a
+training loop of its own returns a `StageLoop` instead.
 
-`stage:NAME` in a kind's settings is replaced by the path of an earlier stage's weights, or under the keys `log`, `data`
-and `run` of its run folder, before the kind is called. `arena list` loads all kinds, so import torch and the like when
-the stage runs.
+Before the kind is called, `stage:NAME` in its settings is replaced by the path of an earlier stage's weights, or under
+the keys `log`, `data` and `run` by that of its run folder. `arena list` loads all kinds, so import torch only when the
+stage runs.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,11 +19,11 @@ from arena.play.watchers import Watcher
 
 @dataclass(frozen=True, kw_only=True)
 class StageContext:
-    """Context of a stage, given to its kind.
+    """Input of a stage's kind: shared settings, seed, and results of earlier stages.
 
-    A kind is also called before the first stage runs, to check its settings. Then the folders of earlier stages are
-    still missing or empty, and `weights` has the models with which those stages begin. So do not read folders in the
-    function; read them when the stage runs.
+    A kind is also called before the first stage runs, to check its settings. At that time the folders of earlier stages
+    are missing or empty, and `weights` has the models from which those stages start. So a kind must not read these
+    folders before the stage runs.
     """
 
     shared: Mapping[str, Any]
@@ -49,9 +49,9 @@ class StageLoop(Protocol):
         """
 
     def weights(self, folder: Path) -> Mapping[str, Path]:
-        """Return the folders of the final weights, within `folder`, by policy name. Before the end they need not exist.
+        """Return the folders of the final weights, within `folder`, by policy name. They may not exist before the end.
 
-        Under the name of a policy that earlier stages trained, they replace its weights in later stages.
+        They replace the weights of policies of these names in later stages.
         """
 
 

@@ -1,4 +1,4 @@
-"""Kinds of stages that learn from a data set: `sft`, `dpo` and `kto`."""
+"""Stage kinds that learn from a data set: `sft`, `dpo` and `kto`."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -33,9 +33,9 @@ class Chats(Matches):
     """Chats of a run as a data set."""
 
     policies: list[Name] = Field(default=[])
-    """Policies whose chats these are, scripted ones too; [] is the stage's own."""
+    """Policies whose chats to use, including scripted ones; [] is the stage's own policy."""
     as_texts: bool = False
-    """Learn whole matches as plain texts, in which every token is learned, for continued pre-training."""
+    """Learn every token of whole matches as plain texts, for continued pre-training."""
 
 
 def sft(
@@ -50,10 +50,10 @@ def sft(
     held_out: HeldOut = 0.05,
     lr: LearningRate | None = None,
 ) -> Mapping[str, Any]:
-    """Imitate chats, or continue pre-training on texts: the mean -log p over the assistant's tokens.
+    """Imitate chats, by the mean -log p of the assistant's tokens, or continue pre-training on texts.
 
-    Each iteration is one optimiser step on `batch` rows. Of `data` that names a run or stage, the chats of the policy
-    are imitated, or those of the policies that it names. `units: {end: REGEX}` splits long replies into turns (MinD).
+    Each iteration is one optimiser step on `batch` rows. If `data` is a run or stage, the chats of `policy` are
+    imitated, or those of `data.policies`. `units: {end: REGEX}` splits long replies into turns (MinD).
     """
     learn = {"loss": "likelihood", "aggregate": "token_mean"}
     source = _make_source(context, data, "chats", policy, epochs, batch, held_out)
@@ -104,8 +104,8 @@ def kto(
 def _make_source(
     context: StageContext, data: Any, rows: str, policy: str, epochs: int, batch: int, held_out: float
 ) -> dict[str, Any]:
-    """Return the settings of the source. `rows` is what to export from the matches of a run."""
-    run, where = (data.run, data.where) if isinstance(data, Matches) else (data, "")
+    """Return the settings `source`. `rows` (chats or pairs) is what to export from the matches if `data` is a run."""
+    run, condition = (data.run, data.where) if isinstance(data, Matches) else (data, "")
     if run.startswith("stage:"):
         stage = run.removeprefix("stage:")
         if stage not in context.folders:
@@ -115,7 +115,7 @@ def _make_source(
     if isinstance(data, Matches) or run in stages or (Path(run) / CONFIG).is_file():
         chats = data if isinstance(data, Chats) else Chats(run=run)
         policies = chats.policies or [policy]
-        data = {"run": run, "where": where, "rows": "texts" if chats.as_texts else rows, "policies": policies}
+        data = {"run": run, "where": condition, "rows": "texts" if chats.as_texts else rows, "policies": policies}
     return {"data": data, "epochs": epochs, "batch": batch, "held_out": held_out}
 
 

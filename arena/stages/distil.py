@@ -1,4 +1,4 @@
-"""The kind `distil`: learn from a teacher, on the student's own play or on the teacher's matches."""
+"""Stage kind `distil`: learn from a teacher, on the student's own play or on the teacher's matches."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -31,15 +31,15 @@ def distil(
 
     `sequence`: imitate the share `best` (.25) of the matches in `log`, a run's folder or `stage:NAME`, per game and
     seat, as `offline` with the method `filtered_bc`. The teacher may be a system of several policies: the student
-    learns every seat that it holds in this experiment, so one at all seats becomes all of them, as in Chain-of-Agents
-    (Li et al. 2025), which also writes their turns as one dialogue. For that, or for a teacher with another tokenizer,
-    write a data set and use `sft`. Raises ConfigError for settings of the other mode.
+    learns every seat that it holds in this experiment, so a student at all seats replaces them all, as in
+    Chain-of-Agents (Li et al. 2025), which also writes their turns as one dialogue. For that, or for a teacher with
+    another tokenizer, write a data set and use `sft`. Raises ConfigError for settings of the other mode.
     """
-    given = {"teacher": teacher, "policy": policy, "estimate": estimate, "log": log, "best": best}
+    optional = {"teacher": teacher, "policy": policy, "estimate": estimate, "log": log, "best": best}
     used = ("log", "best") if mode == "sequence" else ("teacher", "policy", "estimate")
-    if unused := [name for name, value in given.items() if value is not None and name not in used]:
+    if unused := [name for name, value in optional.items() if value is not None and name not in used]:
         raise ConfigError(f"mode {mode} does not use `{unused[0]}`: it has {', '.join(used)}")
-    if given[used[0]] is None:
+    if optional[used[0]] is None:
         raise ConfigError(f"mode {mode} needs `{used[0]}`")
     if log is not None:
         return offline(context, log=log, iterations=iterations, method="filtered_bc", best=best or 0.25)

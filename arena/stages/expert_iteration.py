@@ -1,4 +1,4 @@
-"""The kind `expert_iteration`: sample, keep what verifies, imitate it, and repeat with the new weights."""
+"""Stage kind `expert_iteration`: play, select the best trajectories, imitate them, and repeat with new weights."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -22,15 +22,15 @@ def expert_iteration(
     filter: Literal["none", "low", "high", "both"] = "none",
     deviations: Annotated[float, Field(gt=0)] = 1.0,
 ) -> Mapping[str, Any]:
-    """Play, keep a trajectory if its return is `at_least` so much and among the share `best` of its deal, imitate it.
+    """Play, select trajectories by return (`at_least`, and the top share `best` of their deal), and imitate them.
 
     The return is the sum of all rewards, or of the game's reward `of`. A deal is played `group` times, so `best` of
-    1 / group keeps the best one, with ties. Each iteration continues from the weights of the one before. To train the
-    base weights on what the newest weights sampled (STaR, Zelikman et al. 2022; BFS-Prover's soft reset, Xin et
-    al. 2025), write stages in turn: `play` with `learn: {lr: 0.0}`, then `offline` on its log with `method:
-    filtered_bc`, `at_least` and `start: base`. `filter` drops turns of kept trajectories whose surprise is more than
-    `deviations` standard deviations below (`low`) or above (`high`) the mean (BFS-Prover's tactic filter; selector
-    `surprise`). Raises ConfigError if all trajectories would be kept.
+    1 / group selects the best trajectory, or several that tie. Each iteration continues from the weights of the one
+    before. To train the base weights on what the newest weights sampled (STaR, Zelikman et al. 2022; BFS-Prover's soft
+    reset, Xin et al. 2025), write stages in turn: `play` with `learn: {lr: 0.0}`, then `offline` on its log with
+    `method: filtered_bc`, `at_least` and `start: base`. `filter` drops turns of selected trajectories whose surprise is
+    more than `deviations` standard deviations below (`low`) or above (`high`) the mean (BFS-Prover's tactic filter;
+    selector `surprise`). Raises ConfigError if all trajectories would be selected.
     """
     if at_least is None and best == 1.0:
         raise ConfigError("give `at_least`, or `best` below 1: else every trajectory would be imitated")

@@ -25,7 +25,7 @@ Kind = Annotated[str, Field(min_length=1, max_length=64)]
 
 @dataclass(frozen=True, kw_only=True)
 class GroundLoop:
-    """Grounding of a policy as a stage of a pipeline, in a run folder of its own."""
+    """Pipeline stage that connects a policy's image tokens with words."""
 
     settings: Mapping[str, Any]
     """Settings of the stage, and those that it shares with others: model, seed, precision and kept checkpoints."""
@@ -61,29 +61,29 @@ def ground(
     nonfinite: Nonfinite = "stop",
     iterations: Count = 4,
 ) -> GroundLoop:
-    """Teach a policy that sees which words its image tokens stand for, by a game's lessons (`GroundingLessons`).
+    """Teach a policy with vision which words its image tokens stand for, by a game's lessons (`GroundingLessons`).
 
     `kinds` is a kind of the game's lessons, or several with their shares of a batch. `lessons` of each are drawn, and
     every step takes `batch` random ones. `game` is by default the shared one, and `system` the text before each lesson.
 
-    `tokens`: at each image token in a labelled cell the language model is to say the cell's word, and after the prompt
-    the answer; all weights learn. `words`: the features of these tokens are to equal the language model's embeddings of
-    the words; it does not run, and only vision tower and connector learn. A label is a single token of the policy's.
+    The loss `tokens` trains all weights: at each image token in a labelled cell the language model predicts the cell's
+    word, and after the prompt the answer. `words` trains only vision tower and connector, without running the language
+    model: the features of these tokens approach its embeddings of the words. A label is a single token of the policy's.
 
-    AdamW steps; the learning rate rises over `warmup_steps` and falls linearly to the share `decay`. After each of
+    Trains by AdamW; the learning rate rises over `warmup_steps` and falls linearly to the share `decay`. After each of
     `iterations` equal parts of the steps a checkpoint is saved, and metrics get `accuracy` (of labels, the mean over
-    words) and `answered` (of the answers' tokens), also of `held_out` other lessons of each kind.
+    words) and `answered` (of the answers' tokens), also on `held_out` other lessons of each kind.
     """
-    own = {name: value for name, value in locals().items() if name != "context"}
+    settings = {name: value for name, value in locals().items() if name != "context"}
     shared, policies = context.shared, context.shared.get("policies") or {}
     if policy not in policies:
         raise ConfigError(f"policy: there is no policy '{policy}'{nearest(policy, policies)}")
-    given = game or (GameSpec.model_validate(shared["game"]) if shared.get("game") else None)
-    if given is None:
+    chosen_game = game or (GameSpec.model_validate(shared["game"]) if shared.get("game") else None)
+    if chosen_game is None:
         raise ConfigError("game: name the game that gives the lessons")
-    own["game"] = given.model_dump(mode="json")
-    own["kinds"] = {kinds: 1.0} if isinstance(kinds, str) else dict(kinds)
-    own["model"] = str(context.weights.get(policy) or policies[policy].get("model", DEFAULT))
-    own |= {"seed": context.seed, "bf16": str(shared.get("precision")).startswith("bf16")}
-    own["keep"] = (shared.get("checkpoint") or {}).get("keep", 2)
-    return GroundLoop(settings=own)
+    settings["game"] = chosen_game.model_dump(mode="json")
+    settings["kinds"] = {kinds: 1.0} if isinstance(kinds, str) else dict(kinds)
+    settings["model"] = str(context.weights.get(policy) or policies[policy].get("model", DEFAULT))
+    settings |= {"seed": context.seed, "bf16": str(shared.get("precision")).startswith("bf16")}
+    settings["keep"] = (shared.get("checkpoint") or {}).get("keep", 2)
+    return GroundLoop(settings=settings)

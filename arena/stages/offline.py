@@ -1,4 +1,4 @@
-"""The kind `offline`: learn from the log of another run, or of an earlier stage, without play."""
+"""Stage kind `offline`: learn from the log of another run, or of an earlier stage, without play."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
@@ -39,15 +39,15 @@ def offline(
     | `bc` | 1: behaviour cloning |
     | `filtered_bc` | 1 for the share `best` (.25) of matches by return, per game and seat, and at least `at_least` |
     | `awr` | min(exp((R - V) / `beta`), 20), R the return and V its prediction by the critic `linear` |
-    | `mc` | the same of Q - V of the critic `monte_carlo` |
-    | `ilql` | the same of Q - V of the critic `ilql`, with `expectile` (.7) |
+    | `mc` | the same with Q - V, by the critic `monte_carlo` |
+    | `ilql` | the same with Q - V, by the critic `ilql` with `expectile` (.7) |
 
     `beta` (1) is in units of the reward, and `gamma` (.99) discounts it. The log's games, roles and tokenizer must be
     this pipeline's. `start: base` trains the weights that the shared settings name, not those of the newest stage.
     Raises ConfigError for settings that the method does not use.
     """
-    given = {"best": best, "at_least": at_least, "beta": beta, "gamma": gamma, "expectile": expectile}
-    if unused := [name for name, value in given.items() if value is not None and method not in _METHODS[name]]:
+    optional = {"best": best, "at_least": at_least, "beta": beta, "gamma": gamma, "expectile": expectile}
+    if unused := [name for name, value in optional.items() if value is not None and method not in _METHODS[name]]:
         raise ConfigError(
             f"method {method} does not use `{unused[0]}`, which is for {' and '.join(_METHODS[unused[0]])}"
         )
@@ -83,7 +83,7 @@ def make_imitation(
 
 
 def read_policies(context: StageContext) -> dict[str, Mapping[str, Any]]:
-    """Return the shared settings of the policies by name; not validated."""
+    """Return the shared settings of the policies by name, not validated."""
     policies = context.shared.get("policies")
     policies = policies if isinstance(policies, Mapping) else {}
     return {name: spec for name, spec in policies.items() if isinstance(spec, Mapping)}

@@ -1,4 +1,4 @@
-"""The kind `play`: the loop of play, credit and learning, as in an experiment without stages."""
+"""Stage kind `play`: the loop of play, credit and learning, as in an experiment without stages."""
 
 from collections.abc import Mapping
 from typing import Any

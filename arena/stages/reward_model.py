@@ -1,4 +1,4 @@
-"""The kind `reward_model`: train a model that scores conversations, from pairs or labels."""
+"""Stage kind `reward_model`: train a model that scores conversations, from pairs or labels."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Share = Annotated[float, Field(gt=0, lt=1)]
 
 @dataclass(frozen=True, kw_only=True)
 class RewardModelLoop:
-    """Training of a reward model as a stage of a pipeline, in a run folder of its own."""
+    """Pipeline stage that trains a reward model."""
 
     settings: Mapping[str, Any]
     """Settings of the stage, and those that it shares with others: seed, precision and kept checkpoints."""
@@ -69,25 +69,25 @@ def reward_model(
 
     It scores a conversation by its last token, as the policy reads it. `data` is a file or folder of preference pairs
     (`prompt`, `chosen`, `rejected`, and `margin` if any) or labelled completions (`prompt`, `completion`, `label`).
-    `log` is a run, whose finished matches are compared: conversations of the same deal and seat, or with `within: game`
-    of the same seat in any deal, whose `outcome` differs, each with up to `partners` others, of the newest `most`.
-    `outcome` is `payoff`, `credited` (the rewards as credit weighed them) or a reward's name.
+    `log` is a run; its newest `most` conversations by `policy` are used. A pair is two conversations of the same seat
+    and deal, or with `within: game` of any two deals, with different `outcome`. There are up to `partners` pairs per
+    conversation. `outcome` is `payoff`, `credited` (the sum of the weighted rewards) or a reward's name.
 
     `bradley_terry`: -log σ(r_chosen - r_rejected - m), m the row's margin, or `margin` times the difference of the
-    outcomes. `logistic`: cross-entropy of the label, of a log's outcome whether it is above 0. `squared`: ½ (r -
-    outcome)². Steps take `batch` examples, in a new random order each epoch, by AdamW; `lr` is by default 1e-5, and
-    5e-4 below ten million parameters. The share `held_out` of the prompts or deals is held out.
+    outcomes. `logistic`: cross-entropy of the label, which for a log is whether the outcome is above 0. `squared`:
+    ½ (r - outcome)². Trains by AdamW on `batch` examples per step, in a new random order each epoch; `lr` is by default
+    1e-5, and 5e-4 below ten million parameters. The share `held_out` of the prompts or deals is held out.
 
-    After each of `iterations` equal parts of the steps, metrics get accuracy, mean margin and calibration, also of
+    After each of `iterations` equal parts of the steps, metrics get accuracy, mean margin and calibration, also on
     held-out examples, and a checkpoint is saved.
     """
-    own = {name: value for name, value in locals().items() if name != "context"}
+    settings = {name: value for name, value in locals().items() if name != "context"}
     shared, policies = context.shared, context.shared.get("policies") or {}
     if policy not in policies:
         raise ConfigError(f"policy: there is no policy '{policy}'{nearest(policy, policies)}")
     if (data is None) == (log is None):
         raise ConfigError("give `data: FILE` or `log: RUN`: one of them has the examples")
-    own["model"] = model or str(context.weights.get(policy) or policies[policy].get("model"))
-    own |= {"seed": context.seed, "bf16": str(shared.get("precision")).startswith("bf16")}
-    own["keep"] = (shared.get("checkpoint") or {}).get("keep", 2)
-    return RewardModelLoop(settings=own)
+    settings["model"] = model or str(context.weights.get(policy) or policies[policy].get("model"))
+    settings |= {"seed": context.seed, "bf16": str(shared.get("precision")).startswith("bf16")}
+    settings["keep"] = (shared.get("checkpoint") or {}).get("keep", 2)
+    return RewardModelLoop(settings=settings)

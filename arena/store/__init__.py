@@ -1,1 +1,1 @@
-"""The run folder: match log, metrics and checkpoints, each valid at every moment a process may be killed."""
+"""The run folder: match log, metrics and checkpoints, all of which stay valid if the process is killed."""

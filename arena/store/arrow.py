@@ -1,4 +1,4 @@
-"""Conversion between the log's rows (`MatchRecord.to_json`) and Arrow tables of its schema."""
+"""Conversion between rows of the match log (`MatchRecord.to_json`) and Arrow tables with its schema."""
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ _ENCODE = json.JSONEncoder(allow_nan=False).encode
 # -- from rows to Arrow -----------------------------------------------------------------------------------------------
 
 
-def match_table(rows: Iterable[Mapping[str, Any]]) -> Any:
+def matches_to_table(rows: Iterable[Mapping[str, Any]]) -> Any:
     """Convert rows of `MatchRecord.to_json` to an Arrow table with the schema `MATCHES`.
 
     Dicts keyed by seat or name become lists of structs; `options` and `report` become JSON texts. Optional columns that
@@ -32,7 +32,7 @@ def match_table(rows: Iterable[Mapping[str, Any]]) -> Any:
         return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
-def credit_table(rows: Sequence[Mapping[str, Any]]) -> Any:
+def credit_to_table(rows: Sequence[Mapping[str, Any]]) -> Any:
     """Convert rows of rewards and advantages per turn to an Arrow table with the schema `CREDIT`, in the given order.
 
     Optional columns that no row uses are left out. Raises LogError if a row does not fit the schema.
@@ -86,7 +86,7 @@ def _to_turns_column(matches: Sequence[Sequence[Mapping[str, Any]]], field: Any)
         special["source"] = [turn.get("source", DEFAULTS["turns.source"]) for turn in turns]
     if "images" in [item.name for item in item_fields(struct.field("messages"))]:
         special["messages"] = [[{"images": [], **message} for message in turn["messages"]] for turn in turns]
-    plain = pa.struct([one for one in struct if one.name not in special])
+    plain = pa.struct([item for item in struct if item.name not in special])
     columns = dict(zip(plain.names, pa.array(turns, plain).flatten(), strict=True))
     columns |= {name: pa.array(values, struct.field(name).type) for name, values in special.items()}
     structs = pa.StructArray.from_arrays([columns[name] for name in struct.names], fields=list(struct))
@@ -94,7 +94,7 @@ def _to_turns_column(matches: Sequence[Sequence[Mapping[str, Any]]], field: Any)
 
 
 def _flatten(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of the row with its dicts by seat or name as lists of structs, and options and report as JSON."""
+    """Return a copy of the row with its dicts as lists of structs, and `options` and `report` as JSON texts."""
     return {
         **row,
         "options": _ENCODE(row["options"]),
@@ -112,8 +112,8 @@ def _flatten(row: Mapping[str, Any]) -> dict[str, Any]:
 # -- from Arrow to rows -----------------------------------------------------------------------------------------------
 
 
-def match_rows(table: Any) -> list[dict[str, Any]]:
-    """Convert an Arrow table of the match log back to rows, the inverse of `match_table`.
+def table_to_matches(table: Any) -> list[dict[str, Any]]:
+    """Convert an Arrow table of the match log back to rows, the inverse of `matches_to_table`.
 
     The table may lack `streams` or fields of it. Raises LogError if `options` or `report` is not the JSON of an object.
     """
@@ -125,6 +125,7 @@ def match_rows(table: Any) -> list[dict[str, Any]]:
 
 
 def _nest(row: dict[str, Any], stream_fields: Sequence[str]) -> dict[str, Any]:
+    """Undo `_flatten` and return the row, which is changed in place. Streams get the fields `stream_fields`."""
     for name in ("options", "report"):
         row[name] = _parse_object(row[name], name)
     row["payoffs"] = {payoff["seat"]: payoff["value"] for payoff in row["payoffs"]}
@@ -145,7 +146,7 @@ def _parse_object(text: str, name: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
-        raise LogError(f"a match's {name} are no JSON object: restore the log from a copy")
+        raise LogError(f"a match's {name} must be a JSON object: restore the log from a copy")
     return value
 
 
@@ -181,9 +182,9 @@ def _parquet_path(field: Any, inner: Sequence[str]) -> str:
 
 
 def complete_table(table: Any, schema: Any, columns: Collection[str]) -> Any:
-    """Return the columns `columns` of the table with the schema's types and order.
+    """Return columns of the table, by dotted names such as `turns.seat`, with the schema's types and order.
 
-    `columns` are dotted names: `turns.seat`. Optional fields that the table lacks are filled with their default.
+    Optional fields that the table lacks are filled with their default.
     """
     wanted = pa.schema(list(select_fields(schema, columns)))
     arrays = [

@@ -49,11 +49,11 @@ class Blobs:
             return verify_blob(name, file.read(MAX_BYTES + 1), f"{path}: ")
 
     def has(self, name: str) -> bool:
-        """Return True if there is a file for this hash, damaged or not. Raises StoreError if `name` is no SHA-256."""
+        """Return True if a file for this hash exists, intact or not. Raises StoreError if `name` is not a SHA-256."""
         return (self.folder / _require_hash(name)).is_file()
 
     def _has_intact(self, name: str) -> bool:
-        """Return True if the file `name` exists, is no link, and has the bytes of this hash."""
+        """Return True if the file `name` exists, is not a link, and its bytes have this hash."""
         if (self.folder / name).is_symlink() or not self.has(name):
             return False
         try:
@@ -63,7 +63,7 @@ class Blobs:
         return True
 
 
-def media_of(data: bytes) -> str | None:
+def find_media_type(data: bytes) -> str | None:
     """Return the media type of PNG, JPEG and WebP by their first bytes; None for anything else, such as SVG."""
     if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
         return "image/webp"

@@ -52,7 +52,7 @@ def write(run: Path, iteration: int, fill: Callable[[Path], None]) -> Checkpoint
 def newest(run: Path) -> Checkpoint:
     """Return the newest checkpoint after verifying every file. Raises StoreError if there is none or it is damaged.
 
-    Never falls back to an older checkpoint: the user has to ask for it.
+    Never falls back to an older checkpoint, which the user has to name.
     """
     numbers = iterations(run)
     if not numbers:
@@ -101,7 +101,7 @@ def verify(folder: Path) -> Checkpoint:
     """
     body = manifest.verify(folder)
     if not isinstance(body.get("iteration"), int) or not isinstance(body.get("schema"), int):
-        raise StoreError(f"checkpoint {folder} is torn: {MANIFEST} is of something else")
+        raise StoreError(f"checkpoint {folder} is damaged: {MANIFEST} has another format")
     if body["schema"] != CHECKPOINT_VERSION:
         raise StoreError(
             f"checkpoint {folder} has schema version {body['schema']}, and this Arena reads version "
@@ -132,8 +132,8 @@ def newest_committed(run: Path) -> int:
 def prune(run: Path, count: int, also: Collection[int] = ()) -> list[int]:
     """Delete old checkpoints except the newest `count` and those of the iterations `also`.
 
-    Return the deleted iterations. Only checkpoints with a manifest count towards `count`, and `also` does not. Raises
-    ValueError for a count below 1.
+    Return the deleted iterations. Checkpoints without a manifest and those of `also` do not count towards `count`.
+    Raises ValueError for a count below 1.
     """
     if count < 1:
         raise ValueError(f"at least one checkpoint has to remain, not {count}")

@@ -1,4 +1,4 @@
-"""Contents of a commit: hashes of the run's logs, credit, metrics and evaluations, stored in the checkpoint.
+"""Contents of a checkpoint: hashes of the run's logs, credit, metrics and evaluations at that time.
 
 The checkpoint's manifest hashes the list itself, so any change of committed files is detected.
 """
@@ -31,7 +31,7 @@ def fingerprint_files(run: Path, iteration: int, known: Mapping[str, dict[str, A
     The files in `APPEND_ONLY` are included as they are now. Logs with a fingerprint in `known` are not hashed again.
     """
     files = [(p.name, parse_log_name(p.name)) for p in (run / "log").glob("*.parquet")]
-    names = [f"log/{name}" for name, own in files if own and own[0] <= iteration]
+    names = [f"log/{name}" for name, parsed in files if parsed and parsed[0] <= iteration]
     found = {name: known.get(name) or fingerprint(run / name) for name in sorted(names)}
     return found | {name: fingerprint(run / name) for name in APPEND_ONLY if (run / name).exists()}
 
@@ -39,8 +39,8 @@ def fingerprint_files(run: Path, iteration: int, known: Mapping[str, dict[str, A
 def check_files(run: Path, checkpoint: Checkpoint) -> Fingerprints:
     """Compare the run's logs, metrics and evaluations with the checkpoint's list of fingerprints, and return that list.
 
-    Of append-only files only the listed size is compared. Raises StoreError if the list is missing or invalid, or for
-    the first listed file that is missing or differs.
+    Of an append-only file, only the listed number of bytes is compared. Raises StoreError if the list is missing or
+    invalid, or for the first listed file that is missing or differs.
     """
     found = _read(checkpoint.folder / CONTENTS)
     for name, expected in found.items():
@@ -49,9 +49,9 @@ def check_files(run: Path, checkpoint: Checkpoint) -> Fingerprints:
 
 
 def check_newest(run: Path, note: Callable[[str], None] = lambda why: None) -> None:
-    """Verify the files listed by the newest checkpoint whose list is intact, but not weights.
+    """Verify the logs and metrics that the newest checkpoint with an intact list names. Does not verify weights.
 
-    Without one, nothing is checked. If there are checkpoints but none has an intact list, calls `note` with a message:
+    Without such a checkpoint, nothing is verified. If there are only damaged ones, calls `note` with a message that
     changes cannot be detected. Raises StoreError for the first listed file that is missing or differs.
     """
     reasons: list[str] = []
@@ -68,7 +68,7 @@ def check_newest(run: Path, note: Callable[[str], None] = lambda why: None) -> N
 
 
 def check_committed(run: Path, iteration: int) -> None:
-    """Verify the files listed by this iteration's checkpoint, but not weights. Raises StoreError as `check_files`."""
+    """Verify the logs and metrics that this iteration's checkpoint lists. Raises StoreError as `check_files` does."""
     check_files(run, _verify_list(checkpoints.folder_of(run, iteration), iteration))
 
 
@@ -76,9 +76,9 @@ def _verify_list(folder: Path, number: int) -> Checkpoint:
     """Verify the checkpoint's `contents.json` and return the checkpoint. Raises StoreError if the file is damaged."""
     expected = read_manifest(folder)["files"].get(CONTENTS)
     if expected is None:
-        raise StoreError(f"checkpoint {folder} is torn: {CONTENTS} is not in its {MANIFEST}")
+        raise StoreError(f"checkpoint {folder} is damaged: {CONTENTS} is not in its {MANIFEST}")
     if fingerprint(folder / CONTENTS) != expected:
-        raise StoreError(f"checkpoint {folder} is torn: {CONTENTS} is not as it was written")
+        raise StoreError(f"checkpoint {folder} is damaged: {CONTENTS} is not as it was written")
     return Checkpoint(folder, number)
 
 
@@ -93,12 +93,12 @@ def _read(path: Path) -> Fingerprints:
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         is_valid = False
     if not is_valid or not isinstance(found, dict):
-        raise StoreError(f"{path} is no list of contents: restore it from a copy")
+        raise StoreError(f"{path} is not a list of contents: restore it from a copy")
     return found
 
 
 def _check_file(run: Path, name: str, expected: Mapping[str, Any], iteration: int) -> None:
-    """Raise StoreError unless a run's file has the expected hash and size; of append-only files, their beginning."""
+    """Raise StoreError unless a run's file, or the beginning of an append-only one, has the expected hash and size."""
     path = join_inside(run, name)
     advice = f"iteration {iteration} counts on it: restore it from a copy"
     if not path.is_file():

@@ -15,7 +15,7 @@ Deals = list[Finite | None]
 
 
 class Cell(BaseModel):
-    """Results of an evaluation against one opponent (`member`) of the panel, from one seat: lists of values by deal."""
+    """Results of an evaluation against one opponent (`member`) of the panel at one seat, as lists of values by deal."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -49,7 +49,7 @@ class Evaluation(BaseModel):
     deals: int
     cells: list[Cell]
     best_against_mixture: dict[str, Deals] = {}
-    """Mean payoff over the members of best play that does not know its opponent, by seat and deal, if known."""
+    """Payoff of best play that does not know its opponent, as the mean over the members, by seat and deal, if known."""
     failed: dict[str, int] = {}
     """Number of failed attempts by reason. Their deals were played again."""
     seconds: float = 0.0
@@ -64,20 +64,21 @@ class Evaluation(BaseModel):
 
 
 def read_evaluations(run: Path) -> list[Evaluation]:
-    """Return the run's evaluations, oldest first; [] if it has none. Raises LogError for a line that is no evaluation.
+    """Return the run's evaluations, oldest first; [] if it has none.
 
-    If several have the same iteration and key, only the last is returned.
+    If several have the same iteration and key, only the last is returned. Raises LogError for a line that is not an
+    evaluation.
     """
     path, found = run / PANEL, dict[tuple[int | None, str], Evaluation]()
     for number, row in enumerate(read_lines(path), start=1):
         try:
             evaluation = Evaluation.model_validate(row)
         except ValidationError:
-            raise LogError(f"{path}:{number}: this line is no evaluation: restore the file from a copy") from None
+            raise LogError(f"{path}:{number}: this line is not an evaluation: restore the file from a copy") from None
         found[evaluation.iteration, evaluation.key] = evaluation
     return list(found.values())
 
 
 def select_latest(evaluations: Sequence[Evaluation]) -> list[Evaluation]:
-    """Return the evaluations with the last one's key, so the same deals, opponents and seats, in the given order."""
+    """Return the evaluations on the deals, opponents and seats (`key`) of the last one, in the given order."""
     return [e for e in evaluations if e.key == evaluations[-1].key]

@@ -18,7 +18,7 @@ DAY = 86_400
 
 
 def copy_without_optimizer(policy: Path, to: Path) -> None:
-    """Copy a policy's folder except `optimizer.safetensors`. Raises OSError, whose number copytree would hide."""
+    """Copy a policy's folder without `optimizer.safetensors`. Raises OSError with its errno, which copytree hides."""
     for file in policy.rglob("*"):
         if file.is_file() and file.name != "optimizer.safetensors":
             into = to / file.relative_to(policy)
@@ -68,7 +68,7 @@ def new_folder(to: Path) -> Iterator[Path]:
             yield parent / to.name
             (parent / to.name).rename(to)  # replaces an empty folder at most
         except OSError as error:
-            if error.errno in (EEXIST, ENOTEMPTY, ENOTDIR):  # another export was first
+            if error.errno in (EEXIST, ENOTEMPTY, ENOTDIR):  # another export has created it meanwhile
                 _refuse_taken(to)
             raise
         finally:
@@ -84,9 +84,9 @@ def _refuse_taken(to: Path) -> None:
 
 def _remove_leftovers(to: Path) -> None:
     """Delete temporary folders that killed exports to `to` left over a day ago. No export runs that long."""
-    for left in to.parent.glob(f".{escape(to.name)}.exporting*"):
+    for leftover in to.parent.glob(f".{escape(to.name)}.exporting*"):
         with suppress(OSError):
-            if left.is_symlink():
-                left.unlink()
-            elif time() - left.stat().st_mtime > DAY:
-                shutil.rmtree(left, ignore_errors=True)
+            if leftover.is_symlink():
+                leftover.unlink()
+            elif time() - leftover.stat().st_mtime > DAY:
+                shutil.rmtree(leftover, ignore_errors=True)

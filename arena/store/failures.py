@@ -1,4 +1,4 @@
-"""Log of failed matches, `failures.jsonl`: reason, line of code, and Python that reproduces each failure."""
+"""Log of failed matches, `failures.jsonl`: reason, line of code, and Python code that reproduces each failure."""
 
 from collections import Counter
 from collections.abc import Collection
@@ -45,7 +45,7 @@ class FailedMatch(BaseModel):
     seed: int
     """Seed of the deal."""
     draws: list[int]
-    """Distinguishes its random draws from those of other matches of the same deal."""
+    """Seed numbers that distinguish its random draws from those of other matches of the deal."""
     seats: dict[str, SeatedPolicy]
     kind: Literal["limit", "endpoint", "game", "person", "bug"]
     reason: str
@@ -57,14 +57,14 @@ class FailedMatch(BaseModel):
     seat: str
     """Seat to move."""
     act: str | None
-    """Act passed to the game whose step did not return."""
+    """Act that the game was processing; null if none."""
     given_up: bool = False
     """Whether the match was not played again."""
     when: str
     """Start time of the match, ISO 8601."""
     seconds: float
     again: str
-    """Python that brings the game to the same state."""
+    """Python code that brings the game to the same state."""
 
 
 class _FurtherFailures(BaseModel):
@@ -85,7 +85,7 @@ class FailureLog:
         self._further: Counter[int] = Counter()
 
     def add(self, record: MatchRecord) -> None:
-        """Log a failed match, or only count it if its iteration has `MAX_DETAILED` entries or the file is full.
+        """Log a failed match in full, or only count it if its iteration has `MAX_DETAILED` entries or the file is full.
 
         Counts are written by `flush`. Raises StoreError if the disk fails or the file is damaged.
         """
@@ -150,7 +150,7 @@ def read_failures(run: Path) -> tuple[list[FailedMatch], dict[int, int]]:
             else:
                 failed.append(FailedMatch.model_validate(row))
         except ValidationError:
-            raise _add_advice(LogError(f"{path}:{number}: this line is no failed match")) from None
+            raise _add_advice(LogError(f"{path}:{number}: this line is not a failed match")) from None
     return failed, dict(more)
 
 

@@ -1,8 +1,8 @@
 """Turn feed: the file `feed.jsonl` of a run, with the turns of the matches in progress, for live viewers.
 
-Nothing depends on it and it is never synced. A match leaves it when it ends, a full file is rewritten without ended
-matches, and the file is removed when the run ends. Each line is JSON with the match's id: first its `head`, then one
-`turn` per line, then `over`. The first line has a random name of the file, because it may be replaced at any time.
+No other part of a run depends on it, so it is never synced to disk. A full file is rewritten without the ended matches,
+and the file is removed when the run ends. Each line is JSON with a match's id: first its `head`, then one line per
+`turn`, then `over`. The first line is a random name, by which readers notice that the file was replaced.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class FeedWriter:
         self.close()  # removes the file of a killed process
 
     def is_full(self) -> bool:
-        """Return True if no match should be added: at a quarter of `MAX_BYTES` or half of `MAX_MATCHES`."""
+        """Return True if no match should be added: above a quarter of `MAX_BYTES`, or from half of `MAX_MATCHES` on."""
         return self._size > MAX_BYTES // 4 or len(self._lines) >= MAX_MATCHES // 2
 
     def write(self, lines: Iterable[tuple[str, str]], over: Collection[str] = ()) -> None:
@@ -166,14 +166,15 @@ class _Line(_Row):
 
 
 class LiveMatch:
-    """Match in the feed: its settings (`head`), whether it is `over`, offset and length of each turn's line (`places`).
+    """Match in the feed: its settings (`head`), and whether it is `over`.
 
-    `seat` is the last turn's seat, and `said` the beginning of its text.
+    `turn_spans` has offset and length of each turn's line, `seat` is the last turn's seat, and `last_speech` the
+    beginning of its text.
     """
 
     def __init__(self, head: _Head) -> None:
-        self.head, self.places, self.over = head, list[tuple[int, int]](), False
-        self.seat, self.said = "", ""
+        self.head, self.turn_spans, self.over = head, list[tuple[int, int]](), False
+        self.seat, self.last_speech = "", ""
 
 
 class FeedReader:
@@ -209,7 +210,7 @@ class FeedReader:
         with suppress(OSError), self._open() as file:
             if file.readline(64) != self._name:
                 return None
-            for begin, length in playing.places:
+            for begin, length in playing.turn_spans:
                 file.seek(begin)
                 line = _parse_line(file.read(length))
                 if line and line.turn:
@@ -229,10 +230,10 @@ class FeedReader:
         if line.head and (line.match in self.matches or len(self.matches) < MAX_MATCHES):
             self.matches[line.match] = LiveMatch(line.head)  # a known match starts over
         playing = self.matches.get(line.match)
-        if playing and line.turn and line.turn.index == len(playing.places):
-            playing.places.append((self._read, len(text)))
+        if playing and line.turn and line.turn.index == len(playing.turn_spans):
+            playing.turn_spans.append((self._read, len(text)))
             playing.seat = line.turn.seat
-            playing.said = (line.turn.public or line.turn.action or line.turn.raw)[:MAX_SPEECH]
+            playing.last_speech = (line.turn.public or line.turn.action or line.turn.raw)[:MAX_SPEECH]
         if playing and line.over:
             playing.over = True
 

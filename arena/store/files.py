@@ -1,4 +1,4 @@
-"""Atomic writes of files and folders, and checks of paths. Errors of the system become a StoreError of one line."""
+"""Atomic writes of files and folders, and checks of paths. OS errors become StoreErrors with a one-line message."""
 
 import errno
 import os
@@ -30,7 +30,7 @@ def require_safe_name(name: str, label: str) -> str:
 
 
 def join_inside(root: Path, relative: str) -> Path:
-    """Return the path `root / relative`. Raises StoreError if it leads out of `root`, also through links."""
+    """Return the path `root / relative`. Raises StoreError if it leads out of `root`, also by a link."""
     path = root / relative
     try:
         if "\0" not in relative and path.resolve().is_relative_to(root.resolve()):
@@ -63,7 +63,7 @@ def require_regular_file(path: Path) -> None:
     with explain_errors(path, "reading"), suppress(FileNotFoundError):
         found = os.lstat(path)
         if not stat.S_ISREG(found.st_mode):
-            raise StoreError(f"{path} is no file: remove it")
+            raise StoreError(f"{path} is not a regular file: remove it")
         if found.st_nlink > 1:
             raise StoreError(f"{path} is hard-linked to another file, which would change, too: replace it by a copy")
 
@@ -140,7 +140,7 @@ def write_folder(final: Path, fill: Callable[[Path], None]) -> None:
     if `final` is a file.
     """
     if final.exists() and not final.is_dir():
-        raise StoreError(f"{final} is a file, but a folder is to be written there: move it away, then arena resume")
+        raise StoreError(f"{final} is a file, but a folder will be written there: move it away, then arena resume")
     make_folder(final.parent)
     temporary = final.with_name(f".{final.name}{TEMPORARY}")
     if temporary.exists():
@@ -218,7 +218,7 @@ def _format_error(code: int, reason: str | None, path: Path, action: str) -> str
     if action == "reading":
         return f"{path} cannot be read: {reason}"
     run = next((folder for folder in path.parents if (folder / CONFIG).is_file()), None)
-    again = f"then arena resume {run}" if run else "then try again"
+    next_step = f"then arena resume {run}" if run else "then try again"
     if code in _FULL:
-        return f"disk full while {action} {path}; free some space, {again}"
-    return f"{reason} while {action} {path}; fix that, {again}"
+        return f"disk full while {action} {path}; free some space, {next_step}"
+    return f"{reason} while {action} {path}; fix that, {next_step}"

@@ -50,7 +50,7 @@ def is_in_use(folder: Path) -> bool:
 
 
 def read_holder(folder: Path) -> int | None:
-    """Return the process id in the folder's `run.pid`, which a killed process may have left; None if there is none."""
+    """Return the process id in the folder's `run.pid`, perhaps of a killed process; None if there is none."""
     try:
         number = int(read_plain(folder / HOLDER, 20))
     except (OSError, ValueError):

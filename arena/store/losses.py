@@ -1,4 +1,4 @@
-"""Lost matches: incomplete deals, which credit and statistics leave out, and the summary of failed attempts."""
+"""Deals that are incomplete because a match kept failing, and the summary of failed attempts."""
 
 import re
 from collections import Counter
@@ -11,20 +11,20 @@ _ATTEMPT = re.compile(r"-r\d+$")
 _ATTEMPTS = ("matches", "failed", "given_up", "left_out")
 
 
-def find_incomplete_deals(ends: Iterable[tuple[Deal, str, str]]) -> set[Deal]:
-    """Return the deals that have a match without any finished attempt, so that credit and statistics leave them out.
+def find_incomplete_deals(attempts: Iterable[tuple[Deal, str, str]]) -> set[Deal]:
+    """Return the deals with a match of which no attempt finished. Credit and statistics leave these deals out.
 
-    `ends` has deal, match id (with -rN for a repetition) and status of every attempt.
+    `attempts` has the deal, match id (with -rN for a repetition) and status of every attempt.
     """
     failed, finished = dict[str, Deal](), set[str]()
-    for deal, match, status in ends:
+    for deal, match, status in attempts:
         planned = _ATTEMPT.sub("", match)
         finished.add(planned) if status == "finished" else failed.setdefault(planned, deal)
     return {deal for planned, deal in failed.items() if planned not in finished}
 
 
 def select_complete(rows: Sequence[Row]) -> list[Row]:
-    """Return the finished matches among the rows of one iteration, without those of incomplete deals."""
+    """Return the finished matches among one iteration's rows, without those of incomplete deals."""
     lost = find_incomplete_deals(((row["game"], row["seed"]), row["id"], row["status"]) for row in rows)
     return [row for row in rows if row["status"] == "finished" and (row["game"], row["seed"]) not in lost]
 

@@ -1,4 +1,4 @@
-"""Manifests: hashes of every file of a folder, and of the manifest itself, to detect any change."""
+"""Manifest of a folder: hashes of all its files and of the manifest itself, to detect any change."""
 
 import hashlib
 import json
@@ -33,14 +33,14 @@ def read_manifest(folder: Path, label: str = "checkpoint") -> dict[str, Any]:
     try:
         raw = read_plain(folder / MANIFEST)
     except OSError:
-        raise StoreError(f"{label} {folder} is torn: it has no {MANIFEST}") from None
+        raise StoreError(f"{label} {folder} is damaged: it has no {MANIFEST}") from None
     try:
         body = json.loads(raw)["manifest"]
         is_intact = _render(body).encode() == raw and isinstance(body["files"], dict)
     except (ValueError, KeyError, TypeError, RecursionError):
         is_intact = False
     if not is_intact:
-        raise StoreError(f"{label} {folder} is torn: {MANIFEST} is not as it was written")
+        raise StoreError(f"{label} {folder} is damaged: {MANIFEST} is not as it was written")
     return dict(body)
 
 
@@ -52,13 +52,13 @@ def verify(folder: Path, label: str = "checkpoint") -> dict[str, Any]:
     body = read_manifest(folder, label)
     files, present = body["files"], _list_files(folder, label)
     for name in sorted(set(files) - present):
-        raise StoreError(f"{label} {folder} is torn: {name} is missing")
+        raise StoreError(f"{label} {folder} is damaged: {name} is missing")
     for name in sorted(present - set(files)):
-        raise StoreError(f"{label} {folder} is torn: {name} is not in its manifest")
+        raise StoreError(f"{label} {folder} is damaged: {name} is not in its manifest")
     for name in sorted(files):
         with explain_errors(folder, "reading"):
             if fingerprint(join_inside(folder, name)) != files[name]:
-                raise StoreError(f"{label} {folder} is torn: {name} is not as it was written")
+                raise StoreError(f"{label} {folder} is damaged: {name} is not as it was written")
     return body
 
 
@@ -83,7 +83,7 @@ def _list_files(folder: Path, label: str) -> set[str]:
     paths = set()
     for path in folder.rglob("*"):
         if path.is_symlink() or not (path.is_file() or path.is_dir()):
-            raise StoreError(f"{label} {folder} is torn: {path.name} is not a plain file")
+            raise StoreError(f"{label} {folder} is damaged: {path.name} is not a plain file")
         if path.is_file() and path != folder / MANIFEST:
             paths.add(path.relative_to(folder).as_posix())
     return paths

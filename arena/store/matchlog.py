@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from arena.errors import StoreError
 from arena.records import MatchRecord, Trajectory
-from arena.store.arrow import credit_table, match_table
+from arena.store.arrow import credit_to_table, matches_to_table
 from arena.store.files import TEMPORARY, make_folder, remove, write_atomic
 from arena.store.lines import LineWriter, LogError
 from arena.store.reader import LogReader, log_path, parse_log_name
@@ -31,14 +31,14 @@ class MatchLog:
         self._writers: dict[int, LineWriter] = {}
 
     def append(self, record: MatchRecord) -> None:
-        """Append a finished or failed match to the log and sync it to disk. Raises as `extend`."""
+        """Append a finished or failed match to the log and sync it to disk. Raises the errors of `extend`."""
         self.extend([record])
 
     def extend(self, records: Sequence[MatchRecord]) -> None:
         """Append matches to the open logs of their iterations, and sync each log once. Images are stored first.
 
-        On an error, none of an iteration's matches is written. Raises RecordError for values that no log can hold, and
-        StoreError for a sealed iteration or a failure of the disk.
+        On an error, none of an iteration's matches is written. Raises RecordError for values that the log cannot hold,
+        and StoreError for a sealed iteration or a failure of the disk.
         """
         lines = [(record.iteration, _with_version(record.to_line())) for record in records]
         self._reader.blobs.put_all({name: data for record in records for name, data in record.pictures.items()})
@@ -56,7 +56,7 @@ class MatchLog:
             rows = sorted(self._reader.read_open_rows(iteration), key=lambda row: str(row["id"]))
             _refuse_duplicates(rows, sealed)
             make_folder(self.folder)
-            write_atomic(sealed, _to_parquet(match_table(rows), ROWS_PER_GROUP))
+            write_atomic(sealed, _to_parquet(matches_to_table(rows), ROWS_PER_GROUP))
         remove(log_path(self.folder, iteration, "jsonl"))
 
     def write_credit(
@@ -75,7 +75,7 @@ class MatchLog:
             for turn in trajectory.turns
         )
         make_folder(self.folder)
-        table = credit_table([{**row._asdict(), **tokens.get((row.match, row.turn), {})} for row in rows])
+        table = credit_to_table([{**row._asdict(), **tokens.get((row.match, row.turn), {})} for row in rows])
         write_atomic(log_path(self.folder, iteration, "credit.parquet"), _to_parquet(table, 10 * ROWS_PER_GROUP))
 
     def iterations(self) -> list[int]:
@@ -104,9 +104,10 @@ class MatchLog:
         self.close()
         later = [number for number in self.iterations() if number > iteration]
         for file in sorted(self.folder.glob("*")):
-            own = parse_log_name(file.name)
-            is_duplicate = own and own[1] == "jsonl" and file.with_suffix(".parquet").exists()
-            if (file.name.startswith(".") and file.suffix == TEMPORARY) or is_duplicate or (own and own[0] > iteration):
+            parsed = parse_log_name(file.name)
+            is_duplicate = parsed and parsed[1] == "jsonl" and file.with_suffix(".parquet").exists()
+            is_temporary = file.name.startswith(".") and file.suffix == TEMPORARY
+            if is_temporary or is_duplicate or (parsed and parsed[0] > iteration):
                 remove(file)
         return later
 
@@ -128,7 +129,7 @@ class MatchLog:
 
 
 class MatchBatch:
-    """Buffer of matches to log: written when it holds 1,000, or one second after the first was added.
+    """Buffer of matches to log. It is written at 1,000 matches, or one second after the first one was added.
 
     A timer thread writes on time even if the event loop is busy. A killed process loses its buffer; the iteration is
     not committed then, and is played again.

@@ -1,4 +1,4 @@
-"""Files that a command writes at a path of the user's: new ones, or replacements of Arena's own files.
+"""Output files of commands, at paths that the user chooses: new files, or replacements of files that Arena wrote.
 
 Arena's files have a signature near their beginning. Only a file with the signature of the same kind is replaced. Links
 are never followed.
@@ -38,12 +38,12 @@ def schema_kind(name: str) -> Kind:
 
 
 PICTURE = Kind("picture that Arena drew", b"tEXtSoftware\0arena")
-REPORT = Kind("arena report", b"<!-- arena report -->")
+REPORT = Kind("report of Arena", b"<!-- arena report -->")
 RECORDS = Kind("file of match records", b'{"id": "')
 
 
 def require_output(option: str, path: Path | None, kind: Kind) -> None:
-    """Raise ConfigError unless `path` is None, free for a new file, or an empty file or one of this kind.
+    """Raise ConfigError unless `path` is None, does not exist, or is an empty file or one of this kind.
 
     Its folder must exist. `option` is the command's option, for the message.
     """
@@ -59,16 +59,16 @@ def require_output(option: str, path: Path | None, kind: Kind) -> None:
     except (OSError, ValueError) as error:
         raise ConfigError(f"{argument} cannot be written: {getattr(error, 'strerror', error)}") from None
     if not stat.S_ISREG(found):
-        kind_of_path = "a folder" if stat.S_ISDIR(found) else "a link" if stat.S_ISLNK(found) else "no regular file"
+        kind_of_path = "a folder" if stat.S_ISDIR(found) else "a link" if stat.S_ISLNK(found) else "not a regular file"
         raise ConfigError(f"{argument} cannot be written: it is {kind_of_path}; give the name of a file")
     with explain_errors(path, "reading"), open_plain(path) as file:
         head = file.read(HEAD)
     if head and kind.signature not in head:
-        raise ConfigError(f"{argument} exists and is no {kind.label}: choose another name, or remove it")
+        raise ConfigError(f"{argument} exists and is not a {kind.label}: choose another name, or remove it")
 
 
 def write_output(option: str, path: Path, kind: Kind, data: bytes) -> None:
-    """Write `data` atomically to `path`. Raises ConfigError as `require_output`.
+    """Write `data` atomically to `path`. Raises ConfigError as `require_output` does.
 
     Pictures get their signature here. Raises ValueError if other data lacks the signature of its kind.
     """
@@ -76,12 +76,12 @@ def write_output(option: str, path: Path, kind: Kind, data: bytes) -> None:
     if kind is PICTURE:
         data = _add_signature(data)
     if kind.signature not in data[:HEAD]:
-        raise ValueError(f"{path}: this is no {kind.label}")
+        raise ValueError(f"{path}: this is not a {kind.label}")
     write_atomic(path, data)
 
 
 def append_output(option: str, path: Path, kind: Kind, line: str) -> None:
-    """Append a line to `path`, a new file or one of this kind. Raises ConfigError as `require_output`."""
+    """Append a line to `path`, a new file or one of this kind. Raises ConfigError as `require_output` does."""
     require_output(option, path, kind)
     with explain_errors(path):
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)

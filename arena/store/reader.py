@@ -1,4 +1,4 @@
-"""Readers of finished or running run folders. They read JSON, Parquet and text, and import no learning code."""
+"""Readers of the folders of finished or running runs. They import no learning code."""
 
 import json
 import os
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from arena.errors import StoreError
-from arena.store.arrow import complete_table, match_rows, match_table, parquet_columns
+from arena.store.arrow import complete_table, matches_to_table, parquet_columns, table_to_matches
 from arena.store.blobs import Blobs
 from arena.store.files import CONFIG, explain_errors, require_config, require_run
 from arena.store.lines import LogError, read_lines
@@ -50,7 +50,7 @@ def parse_log_name(name: str) -> tuple[int, str] | None:
     return (int(match[1]), match[2]) if match else None
 
 
-def iteration_of(id: str) -> int | None:
+def parse_iteration(id: str) -> int | None:
     """Return the iteration in a match id such as 0003-0012; None if the text is not a match id."""
     match = _MATCH_ID.fullmatch(id)
     return int(match[1]) if match else None
@@ -94,7 +94,10 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 
 class LogReader:
-    """Reader of a log folder: its credit, and the rows of open and sealed iterations as of `MatchRecord.to_json`."""
+    """Reader of a run's log: match rows, as `MatchRecord.to_json` returns them, and credit.
+
+    The log of an iteration is open (JSON lines) while it is played, and then sealed (Parquet).
+    """
 
     def __init__(self, folder: Path) -> None:
         """Prepare to read the folder, which may not exist yet."""
@@ -106,15 +109,15 @@ class LogReader:
         """Return the numbers of the iterations that have a log, ascending."""
         files = self.folder.iterdir() if self.folder.is_dir() else ()
         found = [parse_log_name(file.name) for file in files]
-        return sorted({one[0] for one in found if one and one[1] != "credit.parquet"})
+        return sorted({parsed[0] for parsed in found if parsed and parsed[1] != "credit.parquet"})
 
     def read(self, iteration: int, streams: bool = True, ids: Collection[str] | None = None) -> list[dict[str, Any]]:
-        """Return an iteration's rows, all or those of `ids`, ordered by id. Without `streams`, rows have no tokens.
+        """Return an iteration's rows, all or those of `ids`, ordered by match id. Without `streams`, they lack tokens.
 
         Raises LogError for a damaged log.
         """
         wanted = [name for name in MATCHES.names if streams or name != "streams"]
-        rows = match_rows(self._read_table(iteration, wanted, sparse=True, ids=ids))
+        rows = table_to_matches(self._read_table(iteration, wanted, sparse=True, ids=ids))
         return sorted(rows, key=lambda row: str(row["id"]))
 
     def table(self, iteration: int, columns: Collection[str], ids: Collection[str] | None = None) -> Any:
@@ -162,7 +165,7 @@ class LogReader:
     def _read_open(self, iteration: int, rows: Sequence[dict[str, Any]], columns: Collection[str], sparse: bool) -> Any:
         """Return columns of JSON-lines rows as an Arrow table. Raises LogError if a row does not fit the schema."""
         try:
-            table = match_table(rows)
+            table = matches_to_table(rows)
         except LogError as error:
             path = log_path(self.folder, iteration, "jsonl")
             raise LogError(f"{path}: {error}: restore the file from a copy") from None
@@ -235,7 +238,7 @@ class RunReader(FolderReader):
     """Reader of a run folder: config, environment, matches, credit and metrics."""
 
     def __init__(self, path: str | Path) -> None:
-        """Prepare to read the run at `path`. Raises StoreError if it is no run folder."""
+        """Prepare to read the run at `path`. Raises StoreError if it is not a run folder."""
         super().__init__(require_run(Path(path)))
         self.log = LogReader(self.path / "log")
 
@@ -255,7 +258,7 @@ class RunReader(FolderReader):
 
     def match(self, id: str) -> dict[str, Any]:
         """Return the row of the match `id`. Raises StoreError, with the nearest id, if there is none."""
-        iteration = iteration_of(id)
+        iteration = parse_iteration(id)
         for row in [] if iteration is None else self.log.read(iteration, ids=[id]):
             return row
         near = get_close_matches(id[:64], self.table(["id"])["id"].to_pylist(), n=1)

@@ -39,7 +39,7 @@ class MetricsLog:
         Raises ValueError unless the row has an integer `iteration`.
         """
         if not isinstance(row.get("iteration"), int):
-            raise ValueError("a row of metrics needs its iteration, a whole number")
+            raise ValueError("a row of metrics needs an integer `iteration`")
         with LineWriter(self.path) as writer:
             writer.append(to_plain(row, "metrics", gaps=True))
 
@@ -62,12 +62,12 @@ class MetricsLog:
 
 
 class RunFolder:
-    """Writer of a run folder, by its parts `log`, `metrics`, `evaluations` and `failures`. Callers hold `lock()`."""
+    """Writer of a run folder, with parts `log`, `metrics`, `evaluations` and `failures`. Callers must hold `lock()`."""
 
     def __init__(self, path: Path) -> None:
-        """Open the run at `path` and resolve the path. Raises StoreError if it is no run folder.
+        """Open the run at `path` and resolve the path. Raises StoreError if it is not a run folder.
 
-        Other processes have other working directories, and the link `runs/latest` changes.
+        An absolute path is needed because other processes have other working directories and `runs/latest` may change.
         """
         self.path = path = require_run(path).resolve()
         self.reader = RunReader(path)
@@ -80,7 +80,7 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: str | Path) -> "RunFolder":
-        """Open the run at `path` for writing. Raises StoreError if it is no run folder."""
+        """Open the run at `path` for writing. Raises StoreError if it is not a run folder."""
         return cls(Path(path))
 
     @classmethod
@@ -101,7 +101,7 @@ class RunFolder:
         return lock_folder(self.path)
 
     def checkpoint(self, iteration: int, fill: Callable[[Path], None]) -> Checkpoint:
-        """Write and return an iteration's checkpoint: the state, by `fill`, and hashes of logs and metrics so far."""
+        """Write and return an iteration's checkpoint, with the state from `fill` and hashes of all logs and metrics."""
 
         def fill_with_contents(folder: Path) -> None:
             fill(folder)
@@ -111,9 +111,9 @@ class RunFolder:
         return checkpoints.write(self.path, iteration, fill_with_contents)
 
     def newest_valid(self, on_skip: Callable[[str], None] = lambda why: None) -> Checkpoint | None:
-        """Return the newest checkpoint that is intact, like all logs and metrics that it lists; None if there is none.
+        """Return the newest checkpoint that is intact, with all logs and metrics that it lists; None if there is none.
 
-        Calls `on_skip` with the reason for each newer one.
+        Calls `on_skip` with the reason for each newer checkpoint.
         """
 
         def check_listed(checkpoint: Checkpoint) -> None:
@@ -124,25 +124,26 @@ class RunFolder:
     def find_resume_point(self, note: Callable[[str], None], every: int = 1, ahead: int = 0) -> Checkpoint | None:
         """Return the newest intact checkpoint, to resume from; None if the run has none yet.
 
-        Calls `note` with a message for each damaged newer checkpoint, and if played iterations have none. Raises
-        StoreError if all checkpoints are damaged, or if the log has more iterations without a checkpoint than a run can
-        have that commits every `every` iterations and plays `ahead` of its updates: resuming would overwrite them.
+        Calls `note` with a message for each damaged newer checkpoint, and if played iterations have none. `every` is
+        the number of iterations per checkpoint, `ahead` the number played ahead of the updates. Raises StoreError if
+        all checkpoints are damaged, or if so many iterations were played that some checkpoint must be lost: resuming
+        would overwrite these iterations.
         """
-        torn: list[str] = []
-        newest = self.newest_valid(torn.append)
-        if newest is None and torn:
+        damaged: list[str] = []
+        newest = self.newest_valid(damaged.append)
+        if newest is None and damaged:
             folder = self.path / "checkpoints"
-            raise StoreError(f"no checkpoint is intact ({torn[0]}): restore one, or remove {folder} to begin again")
+            raise StoreError(f"no checkpoint is intact ({damaged[0]}): restore one, or remove {folder} to begin again")
         done, logged = newest.iteration if newest else 0, max(self.log.iterations(), default=0)
         if done == 0 and logged > 2 * every + ahead:
-            why = f"intact ({torn[0]})" if torn else "there"
+            state = f"intact ({damaged[0]})" if damaged else "there"
             raise StoreError(
-                f"{self.path} has played {logged} iterations, and none of their checkpoints is {why}: "
+                f"{self.path} has played {logged} iterations, and none of their checkpoints is {state}: "
                 "restore one from a copy, or start a new run"
             )
-        for why in torn:
-            note(f"{why}; resuming from iteration {done}")
-        if not torn and (lost := [k for k in self.log.sealed_iterations() if k > done]):
+        for damage in damaged:
+            note(f"{damage}; resuming from iteration {done}")
+        if not damaged and (lost := [k for k in self.log.sealed_iterations() if k > done]):
             note(f"no checkpoint has iteration {lost[0]}, which was played: resuming from iteration {done}")
         return newest
 
@@ -167,7 +168,7 @@ def create_folder(
     files: Mapping[str, bytes] = NO_FILES,
     empty_folder: str = "",
 ) -> None:
-    """Create the folder of a run or pipeline with config, environment, and `files` (content by path below `COPIED`).
+    """Create the folder of a run or pipeline with config, environment, and `files` (content by path in `COPIED`).
 
     `empty_folder` names an empty folder to create in it. The environment is stored with its hash, to detect changes.
     Raises StoreError if the folder is in use or not empty.

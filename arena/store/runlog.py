@@ -19,8 +19,8 @@ PACKAGES = ("arena", "agents", "games", "simulators")
 class PlainLines(logging.Formatter):
     """Log formatter that removes secrets and control characters, and indents all lines of a record but the first."""
 
-    def __init__(self, head: str, secret_variables: Collection[str] = ()) -> None:
-        super().__init__(head)
+    def __init__(self, line_format: str, secret_variables: Collection[str] = ()) -> None:
+        super().__init__(line_format)
         self.secret_variables = secret_variables
 
     def format(self, record: logging.LogRecord) -> str:
@@ -30,10 +30,10 @@ class PlainLines(logging.Formatter):
 
 
 class _QuietHandler(RotatingFileHandler):
-    """File handler of a log that drops records which it cannot write, so that a full disk never stops the run here."""
+    """File handler that drops log records that it cannot write, so that a full disk does not stop the run here."""
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Ignore a failed write. Writing the files that the run needs reports a full disk."""
+        """Ignore a failed write. The files that the run needs report a full disk."""
 
 
 @contextmanager

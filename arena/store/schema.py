@@ -1,7 +1,7 @@
 """The match log's columns: the name, type and meaning of every field.
 
-Files lack the columns of `DEFAULTS` if every value in them is the default. Increase SCHEMA_VERSION with every change
-other than a new column of this kind, which leaves files without it as they are.
+A file lacks a column of `DEFAULTS` if all its values would be the default. Increase SCHEMA_VERSION with every change
+except a new column of this kind: older files stay readable.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -227,8 +227,8 @@ def _replace_items(field: Any, inner: Iterable[Any]) -> Any:
 def find_absent_fields(schema: Any, columns: Any, metadata: Mapping[bytes, bytes] | None, path: Path) -> set[str]:
     """Return the dotted names of the optional fields of `schema` that the Parquet file at `path` lacks.
 
-    `columns` and `metadata` are the file's own. Raises LogError if it is no match log, has another schema version or
-    other columns. No checksum covers a Parquet file's footer, which names the columns.
+    `columns` and `metadata` are the file's own. Raises LogError if it is not a match log, or has another schema version
+    or other columns. No checksum covers a Parquet file's footer, which names the columns.
     """
     version = (metadata or {}).get(_VERSION_KEY, b"")
     if not version.isdigit() or len(version) > 9:

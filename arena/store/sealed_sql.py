@@ -1,4 +1,4 @@
-"""SQL on tables in memory: run one SELECT in DuckDB without access to files, network or the process."""
+"""SQL on tables in memory: one SELECT in DuckDB, without access to files, network or this process."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ SECONDS = 600.0
 def run_sealed(database: Any, query: str, seconds: float) -> Any:
     """Run a query, in a thread because Python handles no signals while DuckDB works. Raises ConfigError on timeout."""
     with ThreadPoolExecutor(1) as pool:
-        found = pool.submit(lambda: database.sql(query).to_arrow_table())
+        future = pool.submit(lambda: database.sql(query).to_arrow_table())
         try:
-            return found.result(seconds)
+            return future.result(seconds)
         except TimeoutError:
             raise ConfigError(
                 f"the query was stopped after {seconds:g} s: ask for less (is its recursion infinite?)"
             ) from None
         finally:
-            while not found.done():  # DuckDB ignores an interrupt that comes before it has started
+            while not future.done():  # DuckDB ignores an interrupt that comes before it has started
                 database.interrupt()
-                wait([found], 0.05)
+                wait([future], 0.05)
 
 
 def parse_select(database: Any, query: str) -> Any:
@@ -44,14 +44,14 @@ def parse_select(database: Any, query: str) -> Any:
     import duckdb
 
     try:
-        found = json.loads(database.execute("select json_serialize_sql(?)", [query]).fetchall()[0][0])
+        tree = json.loads(database.execute("select json_serialize_sql(?)", [query]).fetchall()[0][0])
     except RecursionError:
         raise ConfigError("this query is nested too deeply: write it with fewer parentheses or brackets") from None
     except duckdb.Error as error:  # text that is not UTF-8
         raise ConfigError(printable(str(error))) from None
-    if found["error"]:
-        why = f"{printable(found['error_message'])}: " if "syntax" in found["error_message"] else ""
-        raise ConfigError(f"{why}write one SELECT, such as: select role, avg(advantage) from turns group by role")
-    if len(found["statements"]) != 1:
-        raise ConfigError(f"{len(found['statements'])} queries: write one SELECT")
-    return found["statements"][0]
+    if tree["error"]:
+        reason = f"{printable(tree['error_message'])}: " if "syntax" in tree["error_message"] else ""
+        raise ConfigError(f"{reason}write one SELECT, such as: select role, avg(advantage) from turns group by role")
+    if len(tree["statements"]) != 1:
+        raise ConfigError(f"{len(tree['statements'])} queries: write one SELECT")
+    return tree["statements"][0]

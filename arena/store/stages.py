@@ -1,7 +1,7 @@
 """Folder of a pipeline: RUN/stages/NN-name/ are the run folders of its stages; a finished one has a `done.json`.
 
-`done.json` is written atomically at a stage's end. It has the hashes of the final weights and of itself, so that no
-later stage starts from half a predecessor, or from one that was changed since.
+`done.json` is written atomically at a stage's end. It has the hashes of the final weights and of itself, so that later
+stages never start from incomplete or changed weights.
 """
 
 import json
@@ -27,7 +27,7 @@ _FOLDER = re.compile(r"(\d{2})-([a-z0-9][a-z0-9_-]{0,63})")
 
 @dataclass(frozen=True)
 class StageEnd:
-    """End of a stage: the folders of its final weights by policy name, and its final metrics."""
+    """Results of a finished stage: the folders of its final weights by policy name, and its last metrics."""
 
     weights: Mapping[str, Path]
     metrics: Mapping[str, Any]
@@ -48,11 +48,11 @@ def is_pipeline(run: Path) -> bool:
     return (run / STAGES).is_dir() and (run / CONFIG).is_file()
 
 
-def pipeline_of(path: Path) -> Path | None:
+def find_pipeline(path: Path) -> Path | None:
     """Return the pipeline of which `path` is the folder or the folder of a stage; None for any other path."""
     try:
         path = path.resolve()
-    except (OSError, RuntimeError):  # links in a circle
+    except (OSError, RuntimeError):  # circular links
         return None
     return next((folder for folder in (path, path.parent.parent) if _contains(folder, path)), None)
 
@@ -69,8 +69,8 @@ def find_begun_stages(run: Path) -> list[Path]:
     return sorted(path for path in found if (path / CONFIG).is_file())
 
 
-def count_ended(run: Path) -> int:
-    """Return the number of a pipeline's finished stages; 0 if the folder is no pipeline's."""
+def count_finished_stages(run: Path) -> int:
+    """Return the number of a pipeline's finished stages; 0 if the folder is not a pipeline's."""
     return len(list((run / STAGES).glob(f"*/{DONE}")))
 
 
@@ -87,30 +87,30 @@ def resolve_newest_run(path: Path) -> Path:
 
 
 def write_stage_end(stage: Path, kind: str, weights: Mapping[str, Path]) -> StageEnd:
-    """Write the stage's `done.json`, with the hashes of these weights folders below `stage`, and return its content."""
-    listed = {
+    """Write the stage's `done.json`, with the hashes of these weights folders below `stage`, and return the results."""
+    entries = {
         policy: {"folder": folder.relative_to(stage).as_posix(), "files": _fingerprints(folder)}
         for policy, folder in weights.items()
     }
     metrics = read_metrics(stage / METRICS)
-    body = to_plain({"kind": kind, "weights": listed, "metrics": metrics[-1] if metrics else {}}, DONE, gaps=True)
+    body = to_plain({"kind": kind, "weights": entries, "metrics": metrics[-1] if metrics else {}}, DONE, gaps=True)
     write_atomic(stage / DONE, json.dumps({**body, SEAL: digest(body)}, indent=1) + "\n")
     return StageEnd(weights, body["metrics"])
 
 
 def read_stage_end(stage: Path) -> StageEnd | None:
-    """Return a stage's end after verifying its weights and logs; None before its end.
+    """Return a finished stage's results after verifying its weights and logs; None if it is not finished.
 
     Raises StoreError if `done.json`, the weights or the logs are not as they were written.
     """
     if (body := read_done(stage)) is None:
         return None
     weights = {}
-    for policy, listed in body["weights"].items():
-        folder = join_inside(stage, listed["folder"])
+    for policy, entry in body["weights"].items():
+        folder = join_inside(stage, entry["folder"])
         with explain_errors(folder, "reading"):
             files = _fingerprints(folder) if folder.is_dir() else {}
-        changed = sorted({n for n in {*files, *listed["files"]} if files.get(n) != listed["files"].get(n)})
+        changed = sorted({n for n in {*files, *entry["files"]} if files.get(n) != entry["files"].get(n)})
         if changed:
             damage = f"{folder / changed[0]} is {'missing' if changed[0] not in files else 'not as it was written'}"
             raise StoreError(f"{damage}, and later stages start from it: restore it from a copy, or start a new run")
@@ -120,7 +120,7 @@ def read_stage_end(stage: Path) -> StageEnd | None:
 
 
 def read_done(stage: Path) -> dict[str, Any] | None:
-    """Return a stage's `done.json` after verifying only its own hash; None without one. StoreError if damaged."""
+    """Return a stage's `done.json` after verifying only its own hash; None if missing. Raises StoreError if damaged."""
     path = stage / DONE
     if not path.exists():
         return None
@@ -130,8 +130,7 @@ def read_done(stage: Path) -> dict[str, Any] | None:
         body = json.loads(text)
         is_intact = body.pop(SEAL, None) == digest(body)
         is_intact = is_intact and all(
-            isinstance(listed["folder"], str) and isinstance(listed["files"], dict)
-            for listed in body["weights"].values()
+            isinstance(entry["folder"], str) and isinstance(entry["files"], dict) for entry in body["weights"].values()
         )
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
         is_intact = False

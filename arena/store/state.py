@@ -111,14 +111,14 @@ class TriedState(_Part):
 
 
 class InstructionsState(_Part):
-    """Instructions that are being tried (`tried`), and the text of a bad match (`failed`), both by role."""
+    """Instructions that are tried out (`tried`), and the text of a bad match (`failed`), both by role."""
 
     tried: dict[str, Annotated[list[TriedState], Field(min_length=1)]] = {}
     failed: dict[str, str] = {}
 
 
 class PlayState(_Part):
-    """State of play: unfinished matches, outcomes of deals, and instructions with their scores."""
+    """State of play: matches that updates did not wait for, outcomes of deals, and instructions with their scores."""
 
     late: list[LateState] = []
     deals: dict[str, Annotated[list[Count], Field(min_length=3, max_length=3)]] = {}
@@ -152,9 +152,9 @@ def read_state(checkpoint: Checkpoint) -> dict[str, Any]:
         state = State.model_validate_json(text)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        where = ".".join(str(step) for step in first["loc"])[:80]
+        field_name = ".".join(str(step) for step in first["loc"])[:80]
         raise StoreError(
-            f"{path}: {where + ': ' if where else ''}{first['msg'][:200]}: restore it from a copy"
+            f"{path}: {field_name + ': ' if field_name else ''}{first['msg'][:200]}: restore it from a copy"
         ) from None
     if state.iteration != checkpoint.iteration:
         raise StoreError(f"{path} is of iteration {state.iteration}: restore it from a copy")
@@ -164,7 +164,7 @@ def read_state(checkpoint: Checkpoint) -> dict[str, Any]:
 
 @contextmanager
 def blame_checkpoint(checkpoint: Checkpoint | None) -> Iterator[None]:
-    """Convert errors in the block to a one-line StoreError that blames the checkpoint. Without one, nothing changes."""
+    """Convert errors in the block to a one-line StoreError that blames the checkpoint, unless it is None."""
     from safetensors import SafetensorError
 
     try:
@@ -172,5 +172,5 @@ def blame_checkpoint(checkpoint: Checkpoint | None) -> Iterator[None]:
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError, SafetensorError) as error:
         if checkpoint is None:
             raise
-        why = f"{type(error).__name__}: {error}"[:200]
-        raise StoreError(f"{checkpoint.folder} cannot be resumed from: {why}: restore it from a copy") from None
+        reason = f"{type(error).__name__}: {error}"[:200]
+        raise StoreError(f"{checkpoint.folder} cannot be resumed from: {reason}: restore it from a copy") from None

@@ -34,7 +34,7 @@ class ImitationProgress(State):
 
     def states(self) -> dict[str, dict[str, Any]]:
         """Return the state of each policy as a dict, by name, without fields that were not set."""
-        return {name: one.model_dump(exclude_unset=True) for name, one in self.policies.items()}
+        return {name: state.model_dump(exclude_unset=True) for name, state in self.policies.items()}
 
 
 def save(run: Path, metadata: Mapping[str, Any], fill: Callable[[Path], None]) -> None:
@@ -79,4 +79,4 @@ def _read(run: Path, read: Callable[[Path, str], dict[str, Any]]) -> ImitationPr
     try:
         return ImitationProgress.model_validate(body)
     except ValidationError:
-        raise StoreError(f"imitation {run / FOLDER} is torn: its manifest is of something else") from None
+        raise StoreError(f"imitation {run / FOLDER} is damaged: its manifest has another format") from None

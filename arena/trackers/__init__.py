@@ -1,1 +1,1 @@
-"""Trackers: a run's figures and sample matches in TensorBoard, trackio or Weights & Biases."""
+"""Trackers: send a run's metrics and sample matches to TensorBoard, trackio or Weights & Biases."""

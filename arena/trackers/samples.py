@@ -1,4 +1,4 @@
-"""Sample matches of an iteration as texts of bounded length, for trackers.
+"""Sample matches of an iteration as texts of limited length, for trackers.
 
 A sample has the public acts, the payoffs and the game's report. Private facts, thoughts and observations are left out.
 """
@@ -13,14 +13,15 @@ from arena.plain import printable, truncate_middle
 from arena.store.reader import LogReader
 
 SAMPLES = 4
+"""Maximum number of sample matches per iteration."""
 MAX_MATCH = 4000
-"""Characters of a match's text."""
+"""Maximum characters of each text of a match."""
 MAX_TURN = 500
-"""Characters of a turn's text."""
+"""Maximum characters of an act."""
 
 
 class SampleMatch(NamedTuple):
-    """Finished match as texts without control characters, for a row of a tracker's table."""
+    """Finished match as a row of a tracker's table: texts without control characters."""
 
     match: str  # the match id
     game: str
@@ -31,17 +32,19 @@ class SampleMatch(NamedTuple):
 
 
 def draw_samples(log: LogReader, iteration: int, seed: int) -> list[SampleMatch]:
-    """Draw up to `SAMPLES` finished matches of the iteration as texts. The same seed draws the same matches."""
+    """Draw up to `SAMPLES` finished matches of an iteration at random. The same seed draws the same matches."""
     table = log.table(iteration, ["id", "status"])
     ids = table.filter(pc.equal(table["status"], "finished"))["id"].to_pylist()
     drawn = generator(seed, iteration, "samples").permutation(len(ids))[:SAMPLES].tolist()
-    rows = log.read(iteration, streams=False, ids=[ids[place] for place in drawn]) if drawn else []
+    rows = log.read(iteration, streams=False, ids=[ids[position] for position in drawn]) if drawn else []
     return [to_sample(row) for row in rows]
 
 
 def to_sample(row: Mapping[str, Any]) -> SampleMatch:
-    """Convert a match's log row to texts. Long ones are cut to `MAX_MATCH` characters, each act to `MAX_TURN`."""
-    seats = (f"{seat}: {held['role']} ({held['policy']}@{held['version']})" for seat, held in row["seats"].items())
+    """Convert a match's log row to texts, which are truncated to `MAX_MATCH` characters, and acts to `MAX_TURN`."""
+    seats = (
+        f"{seat}: {player['role']} ({player['policy']}@{player['version']})" for seat, player in row["seats"].items()
+    )
     report = (f"{name} {_format_value(value)}" for name, value in row["report"].items())
     return SampleMatch(
         match=row["id"],
@@ -56,7 +59,7 @@ def to_sample(row: Mapping[str, Any]) -> SampleMatch:
 
 
 def _format_turn(turn: Mapping[str, Any]) -> str:
-    act = printable(turn["action"][:MAX_TURN]) or "(nothing that the game could read)"
+    act = printable(turn["action"][:MAX_TURN]) or "(no readable act)"
     return f"{printable(turn['seat'])}: {act}{'' if turn['valid'] else ' (not a legal act)'}"
 
 

@@ -1,4 +1,4 @@
-"""TensorBoard as a tracker: event files in the run's folder."""
+"""Tracker for TensorBoard, which writes event files in the run folder."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,7 +30,7 @@ class Run:
 
 
 def format_table(samples: list[SampleMatch]) -> str:
-    """Return a Markdown table with a row per match. Characters with a meaning in Markdown or HTML become entities."""
+    """Return a Markdown table with a row per match. Special characters of Markdown and HTML become entities."""
     rows = ["|".join(text.translate(_ENTITIES).replace("\n", "<br>") for text in sample) for sample in samples]
     head = "|".join(SampleMatch._fields)
     return "\n".join([f"|{head}|", "|---" * len(SampleMatch._fields) + "|", *(f"|{row}|" for row in rows)])

@@ -1,4 +1,4 @@
-"""The trackers of a run, each in a thread of its own, so that none of them can stop or delay the run."""
+"""Threads that send a run's metrics to its trackers, one per tracker, so that no tracker can stop or delay the run."""
 
 import json
 import logging
@@ -19,17 +19,17 @@ from arena.trackers.samples import SampleMatch, draw_samples
 from arena.trackers.settings import TrackerName
 
 CLOSE_TIMEOUT = 60.0
-"""Seconds that a finished run waits for each tracker's last rows."""
+"""Seconds that a finished run waits for each tracker to send its last rows."""
 INTERRUPT_TIMEOUT = 3.0
-"""Seconds that an interrupted run waits for each tracker's last rows."""
+"""Seconds that an interrupted run waits for each tracker to send its last rows."""
 _LOG = logging.getLogger(__name__)
 
 
 class Tracker(Protocol):
-    """Interface to one run in a tracking program such as TensorBoard. Its methods may raise any exception."""
+    """Connection to one run in a tracking program such as TensorBoard. Its methods may raise any exception."""
 
     def log(self, iteration: int, figures: Mapping[str, float], samples: list[SampleMatch]) -> None:
-        """Record an iteration's metrics, by name with slashes, and sample matches. Called once per iteration."""
+        """Record an iteration's metrics, named like `learn/shared/loss`, and sample matches. Called once for each."""
 
     def close(self) -> None:
         """Write or send all buffered data and end the connection."""
@@ -42,11 +42,12 @@ class TrackerError(Exception):
 class TrackerThread:
     """Daemon thread that sends a run's committed iterations to one tracker, each exactly once.
 
-    The last iteration sent is saved in `RUN/trackers/NAME.json`, so a resumed run neither repeats nor skips a row.
+    The number of the last iteration sent is saved in `RUN/trackers/NAME.json`, so that a resumed run neither repeats
+    nor skips one.
     """
 
     def __init__(self, name: str, run: Path, seed: int) -> None:
-        """Load the saved state of tracker `name`, start the thread, and let it send what is committed already.
+        """Load the saved state of tracker `name` and start the thread, which sends all unsent committed iterations.
 
         `run` is the run folder; `seed` draws the sample matches. Raises StoreError if the saved state is not a regular
         file.
@@ -63,7 +64,7 @@ class TrackerThread:
         self.update()
 
     def update(self) -> None:
-        """Wake the thread to send newly committed iterations. Returns at once. TrackerError if the thread failed."""
+        """Wake the thread to send newly committed iterations, and return at once. Raises TrackerError if it failed."""
         self._check()
         self._committed = checkpoints.newest_committed(self.reader.path)
         self._wake.set()
@@ -76,7 +77,7 @@ class TrackerThread:
         self._thread.join(timeout)
         self._check()
         if self._thread.is_alive():
-            raise TrackerError(f"not done after {timeout:g} s: arena resume sends what is missing")
+            raise TrackerError(f"not finished after {timeout:g} s: arena resume sends the missing rows")
 
     def _check(self) -> None:
         if self.error is not None:
@@ -116,7 +117,7 @@ class TrackerThread:
             raise
 
     def _load_state(self) -> tuple[str, int]:
-        """Return the run's id at the tracker and the last iteration sent: a new id and 0 without saved state."""
+        """Return the run's id at the tracker, and the last iteration sent; a new id and 0 without saved state."""
         try:
             saved = json.loads(self.state.read_bytes())
             return str(saved["id"]), int(saved["iteration"])
@@ -129,14 +130,14 @@ class TrackerThread:
 
 
 def open_tracker(name: str, reader: RunReader, id: str) -> Tracker:
-    """Import the module of tracker `name` and open the run there under `id`. May be slow and may raise anything."""
+    """Import the module of tracker `name` and open the run in it under `id`. May be slow and raise any exception."""
     experiment: Mapping[str, Any] = reader.environment().get("experiment") or {}
     tracker: Tracker = import_module(f"arena.trackers.{name}_run").Run(reader.path, id, experiment)
     return tracker
 
 
 def flatten_figures(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
-    """Yield name and value of each number in a row of metrics but `iteration`; slashes join nested names."""
+    """Yield (name, value) of each number in a row of metrics except `iteration`. Slashes join nested names."""
     for key, value in row.items():
         if isinstance(value, Mapping):
             yield from flatten_figures(value, f"{prefix}{key}/")
@@ -147,11 +148,11 @@ def flatten_figures(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[
 class Trackers:
     """Context manager that sends a run's iterations to its trackers. A failing tracker is reported once and dropped.
 
-    Leaving the context waits up to `CLOSE_TIMEOUT` seconds per tracker, after an exception `INTERRUPT_TIMEOUT`.
+    Leaving the context waits up to `CLOSE_TIMEOUT` seconds per tracker, or `INTERRUPT_TIMEOUT` after an exception.
     """
 
     def __init__(self, names: Sequence[TrackerName], run: Path, seed: int, note: Callable[[str], None]) -> None:
-        """Start a thread per tracker. `seed` draws the sample matches. `note` gets one line per tracker that fails.
+        """Start a thread per tracker. `seed` draws the sample matches. `note` gets a line for each tracker that fails.
 
         Raises StoreError if TensorBoard's folder is a file.
         """
@@ -159,12 +160,12 @@ class Trackers:
         self._threads: dict[str, TrackerThread] = {}
         board = run / "tensorboard"
         if "tensorboard" in names and board.exists() and not board.is_dir():
-            raise StoreError(f"{board} is no folder, and TensorBoard's files belong there: move it away")
+            raise StoreError(f"{board} is not a folder, but TensorBoard's files belong there: move it away")
         for name in names:
             self._try(name, lambda name=name: self._threads.update({name: TrackerThread(name, run, seed)}))  # type: ignore[misc]
 
     def update(self) -> None:
-        """Wake the trackers' threads to send newly committed iterations. Never waits, never raises their errors."""
+        """Wake the trackers' threads to send newly committed iterations. Neither waits nor raises their errors."""
         for name, thread in list(self._threads.items()):
             self._try(name, thread.update)
 
@@ -183,4 +184,4 @@ class Trackers:
             self._threads.pop(name, None)
             _LOG.warning("tracker %s failed", name, exc_info=error)
             reason = printable(remove_secrets(str(error)))[:300] or type(error).__name__
-            self._note(f"tracker {name} (the run does without): {reason}")
+            self._note(f"tracker {name} failed (the run continues without it): {reason}")

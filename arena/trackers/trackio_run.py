@@ -1,4 +1,4 @@
-"""Trackio as a tracker: a local database in the run's folder, unless TRACKIO_… variables name a server."""
+"""Tracker for trackio, with a local database in the run folder unless TRACKIO_… variables name a server."""
 
 import os
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ class Run:
         import pandas
         import trackio
 
-        vars(trackio)["print"] = _ignore  # it announces runs on stdout, where `--json` prints
+        vars(trackio)["print"] = _ignore  # it announces runs on stdout, which must have only JSON with `--json`
         self._frame, self._table, self._finish = pandas.DataFrame, trackio.Table, trackio.finish
         self._run = trackio.init(
             "arena", f"{run.name}-{id[:8]}", group=experiment.get("name"), config=dict(experiment), resume="allow",

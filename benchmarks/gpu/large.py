@@ -25,7 +25,7 @@ from agents.precision import Precision
 from agents.published import ModuleWeights
 from arena.cli.loop import wait
 from arena.config.experiment import LearnSpec
-from arena.fits.formulas import LearningWorkload, Place, estimate_update
+from arena.fits.formulas import ComputeConfig, LearningWorkload, estimate_update
 from arena.fits.shape import count_shape
 from arena.learn.trainer import PolicyTrainer
 
@@ -106,8 +106,8 @@ def _estimate_memory(
     settings: dict[str, Any], name: str, precision: Precision, device: torch.device, rank: int | None
 ) -> dict[str, float]:
     """Return the estimated GB on the device by part."""
-    place = Place(precision, gpu=device.type == "cuda")
+    config = ComputeConfig(precision, gpu=device.type == "cuda")
     parts = estimate_update(
-        count_shape(settings, name), place, LearningWorkload(tokens=BUDGET, sampled=BUDGET // 2, rank=rank)
+        count_shape(settings, name), config, LearningWorkload(tokens=BUDGET, sampled=BUDGET // 2, rank=rank)
     )
     return {part: size / 1e9 for part, size in parts.items() if part not in NOT_ON_DEVICE}

@@ -178,7 +178,7 @@ async def _train_two_ranks(samples: Any, device: torch.device) -> dict[str, torc
     share = WorkerResources(cpus=0.5, gpus=0.4 if device.type == "cuda" else 0.0)
     spec = ScaleSpec(trainers=2, engines=1, resources=ResourcesSpec(trainer=share, engine=WorkerResources(cpus=0.1)))
     async with open_cluster(spec, lambda line: None) as cluster:
-        ranks = await Ranks.start([cluster.trainer(rank) for rank in range(2)], 60.0, 120.0)
+        ranks = await Ranks.start([cluster.get_trainer_options(rank) for rank in range(2)], 60.0, 120.0)
         try:
             trainer = await asyncio.to_thread(ScaledTrainer, ranks, _load_policy(), _make_rule(), False)
             for k in range(3):

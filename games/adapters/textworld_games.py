@@ -25,7 +25,7 @@ from games.adapters import textworld_child
 from games.adapters.foreign import OwnRandom
 from games.adapters.named import Setting, split_settings
 from games.base import flag, to_one_line, whole_number
-from games.slow import slowly
+from games.slow import offload
 
 COMPILE_SECONDS = 100.0
 """Timeout for compiling one game, below that of a turn."""
@@ -127,7 +127,7 @@ def compile_game(kind: Kind, number: int, held_out: bool) -> Path:
     if not path.exists():
         with COMPILERS:
             if not path.exists():
-                _save(path, slowly(build, request))
+                _save(path, offload(build, request))
     with contextlib.suppress(OSError):
         os.utime(path)
     return path

@@ -1,4 +1,4 @@
-"""Fuzz check: no act at any time breaks a game, and illegal acts pay no seat."""
+"""Fuzz check: play legal, illegal and malformed acts; none may break the game, and no illegal act may pay a seat."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from games.base import STAKE, TextGame
 from games.conformance.random_acts import draw_garbage, draw_legal_act, fill_form, mutate
 from games.contracts import ILLEGAL
 
-LONGEST = 20_000
-"""Legal acts after which a random match counts as endless."""
+MAX_MATCH_LENGTH = 20_000
+"""Number of legal acts after which a random match counts as endless."""
 WILDNESS = (0.0, 0.02, 0.3)
-"""Shares of possibly illegal acts, used by successive matches: some last long, others end early."""
-Make = Callable[[], TextGame]
+"""Shares of possibly illegal acts, which successive matches use in turn: some last long, others end early."""
+GameFactory = Callable[[], TextGame]
 
 
-ENOUGH = 0.1
-"""Smallest share of legal acts at which a check counts as conclusive."""
+MIN_LEGAL_SHARE = 0.1
+"""Minimum share of legal acts for a check to be conclusive."""
 
 
 class Inconclusive(Exception):
-    """Raised if a promise could not be tested. The message gives the reason, and the part that was tested."""
+    """Raised if a requirement could not be tested. The message has the reason, and what was tested instead."""
 
 
 class BrokenPromise(Exception):
-    """Raised if the game breaks a promise. The message tells how to reproduce it (seed and act)."""
+    """Raised if the game breaks a requirement. The message has the seed and act to reproduce it."""
 
 
-def fuzz(make: Make, acts: int) -> str:
+def fuzz(make: GameFactory, acts: int) -> str:
     """Play `acts` legal and illegal random acts, check the game after each, and return a summary in one line.
 
-    Raises BrokenPromise for a broken promise, and Inconclusive if fewer than a tenth of the acts were legal.
+    Raises BrokenPromise if a check fails, and Inconclusive if fewer than a tenth of the acts were legal.
     """
     game, played, matches, illegal, unfound = make(), 0, 0, 0, 0
     forms: dict[str, list[str]] = {}
@@ -53,25 +53,26 @@ def fuzz(make: Make, acts: int) -> str:
             illegal += _check_step(game, act, may_be_illegal, f"{place}, {act!r:.80}")
             played += 1
             unfound += act == "" and may_be_illegal
-            if game.turns > LONGEST:
-                raise BrokenPromise(f"seed {seed}: the match did not end in {LONGEST} acts")
+            if game.turns > MAX_MATCH_LENGTH:
+                raise BrokenPromise(f"seed {seed}: the match did not end in {MAX_MATCH_LENGTH} acts")
         if game.ended:
             _check_end(game, f"seed {seed}")
         if faults := game.faults:
             raise BrokenPromise(f"seed {seed}: the environment itself failed ({len(faults)} times): {faults[0]}")
-    note = f"; {unfound} times no legal act was found among guesses" if unfound > played // 20 else ""
-    told = f"{played} acts ({illegal} illegal) in {matches} matches{note}"
-    if played - illegal < ENOUGH * played:
-        raise Inconclusive(f"hardly any act that was guessed was legal: {told}")
-    return told
+    note = f"; {unfound} times no guessed act was legal" if unfound > played // 20 else ""
+    summary = f"{played} acts ({illegal} illegal) in {matches} matches{note}"
+    if played - illegal < MIN_LEGAL_SHARE * played:
+        raise Inconclusive(f"hardly any guessed act was legal: {summary}")
+    return summary
 
 
 def _draw_act(
     game: TextGame, rng: random.Random, wildness: float, forms: dict[str, list[str]]
 ) -> tuple[str | None, bool]:
-    """Return a random act and whether it may be illegal, which a share of `wildness` is.
+    """Draw an act, and return it with whether it may be illegal. A share `wildness` of acts is mutated or garbage.
 
-    `forms` has earlier legal forms of acts by seat; unlisted acts mostly reuse one of them.
+    `forms` holds, by seat, forms of acts that were legal before. A game without listed acts gets one of them filled in
+    most of the time.
     """
     kind, seat = rng.random(), game.agent_selection
     if kind < wildness / 2:
@@ -87,7 +88,7 @@ def _draw_act(
 def _check_step(game: TextGame, act: str | None, may_be_illegal: bool, place: str) -> bool:
     """Play one act and check validity, rewards and, every 16 turns, views. Returns True if the act was illegal.
 
-    `place` names the act in errors. Raises BrokenPromise for a violation.
+    `place` describes the act in error messages. Raises BrokenPromise if a check fails.
     """
     seat = game.agent_selection
     try:
@@ -101,10 +102,10 @@ def _check_step(game: TextGame, act: str | None, may_be_illegal: bool, place: st
         reward = game.rewards[other]
         if not math.isfinite(reward) or abs(reward - sum(game.infos[other]["rewards"].values())) > 1e-9:
             raise BrokenPromise(f"{place}: {other}'s reward {reward} is not finite or not the sum of its parts")
-        strangers = game.infos[other]["rewards"].keys() - {*game.reward_parts, ILLEGAL, STAKE}
-        if game.reward_parts and strangers:
+        unknown = game.infos[other]["rewards"].keys() - {*game.reward_parts, ILLEGAL, STAKE}
+        if game.reward_parts and unknown:
             raise BrokenPromise(
-                f"{place}: {other} was paid '{min(strangers)}', which is not among the game's reward_parts"
+                f"{place}: {other} was paid '{min(unknown)}', which is not among the game's reward_parts"
             )
         if not valid and (reward > 0 or (other == seat and reward > -game.penalty)):
             raise BrokenPromise(f"{place}: an illegal act of {seat} paid {other} {reward:g}")
@@ -122,20 +123,20 @@ def _last_message(game: TextGame, seat: str) -> str:
 
 
 def _check_end(game: TextGame, place: str) -> None:
-    """Raise BrokenPromise unless an ended match has finite payoffs within the stakes, of sum 0 if it is zero-sum."""
+    """Raise BrokenPromise unless an ended match has finite payoffs, of sum 0 and within the stakes if zero-sum."""
     payoffs, report = game.payoffs(), game.report()
     to_json([payoffs, report])
     if set(payoffs) != set(game.seats) or not all(map(math.isfinite, payoffs.values())):
         raise BrokenPromise(f"{place}: the payoffs are not finite, or not one for each seat: {payoffs}")
-    lost = report["ended"] == "illegal" and game.stake
-    if _is_zero_sum(game) and not lost and abs(sum(payoffs.values())) > 1e-6:
+    stake_lost = report["ended"] == "illegal" and game.stake
+    if _is_zero_sum(game) and not stake_lost and abs(sum(payoffs.values())) > 1e-6:
         raise BrokenPromise(f"{place}: the game is zero-sum, but the payoffs are {payoffs}")
-    if -min(payoffs.values()) > game.stakes + 1e-6 and _is_zero_sum(game) and not lost:
-        raise BrokenPromise(f"{place}: {payoffs} is more than its stakes, {game.stakes:g}")
+    if -min(payoffs.values()) > game.stakes + 1e-6 and _is_zero_sum(game) and not stake_lost:
+        raise BrokenPromise(f"{place}: a loss in {payoffs} is greater than the game's stakes, {game.stakes:g}")
 
 
 def _is_zero_sum(game: TextGame) -> bool:
-    """Return True if OpenSpiel declares the rules zero-sum and no draw reward changes that."""
+    """Return True if OpenSpiel declares the rules zero-sum and draws have no reward."""
     return isinstance(game, SpielRules) and game.spiel.get_type().utility.name == "ZERO_SUM" and not game.draw
 
 
@@ -149,5 +150,5 @@ def error_line(error: BaseException) -> str:
 
 
 def to_json(value: Any) -> str:
-    """Return the value as JSON, as the log does. Raises TypeError or ValueError for arrays, NaN and own classes."""
+    """Return the value as JSON text, like the match log. Raises TypeError or ValueError if JSON cannot express it."""
     return json.dumps(value, allow_nan=False)

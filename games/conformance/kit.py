@@ -1,4 +1,4 @@
-"""Conformance kit: `check(make)` plays a game in many ways and reports the promises it keeps.
+"""Conformance kit: `check(make)` plays a game in many ways and reports which requirements of a game it meets.
 
 findings = check(lambda: games.make("kuhn_poker"), seeds=50, acts=5000)
 """
@@ -23,12 +23,21 @@ from pettingzoo.test import api_test, seed_test
 
 from games.abilities import Pictures
 from games.base import TextGame
-from games.conformance.fuzz import ENOUGH, LONGEST, BrokenPromise, Inconclusive, Make, error_line, fuzz, to_json
+from games.conformance.fuzz import (
+    MAX_MATCH_LENGTH,
+    MIN_LEGAL_SHARE,
+    BrokenPromise,
+    GameFactory,
+    Inconclusive,
+    error_line,
+    fuzz,
+    to_json,
+)
 from games.conformance.openness import shows_everything
 from games.conformance.random_acts import TALK, draw_legal_act, find_legal_acts
 from games.pictures import check_picture
 
-STARTS = 20
+START_SEEDS = 20
 """Number of seeds whose first views are compared if there are no twin deals."""
 
 
@@ -43,7 +52,7 @@ class Finding:
 
 
 def check(
-    make: Make, *, seeds: int = 20, acts: int = 2000, on_finding: Callable[[], None] = lambda: None
+    make: GameFactory, *, seeds: int = 20, acts: int = 2000, on_finding: Callable[[], None] = lambda: None
 ) -> list[Finding]:
     """Run all conformance checks on games from `make`, and return the findings in the order of `CHECKS`. Never raises.
 
@@ -53,26 +62,26 @@ def check(
     findings, doubt = [], _explain_missing_acts(make)
     for name, examine in CHECKS.items():
         finding = run_check(name, examine, make, acts if name == "fuzz" else seeds)
-        if doubt and finding.ok and name in PLAYED:
+        if doubt and finding.ok and name in NEED_LEGAL_ACTS:
             finding = replace(finding, ok=None, detail=f"{doubt}: {finding.detail}")
         findings.append(finding)
         on_finding()
     return findings
 
 
-def _explain_missing_acts(make: Make) -> str:
-    """Return why random matches hardly test this game, or "" if enough searches for legal acts succeed (`ENOUGH`)."""
+def _explain_missing_acts(make: GameFactory) -> str:
+    """Return why random matches test little of this game, or "" if at least a tenth of the searches find legal acts."""
     try:
         found, tried = find_legal_acts(make())
     except Exception:  # noqa: BLE001 the checks report it
         return ""
-    if found >= ENOUGH * tried:
+    if found >= MIN_LEGAL_SHARE * tried:
         return ""
-    return f"only illegal acts were tested, as {tried - found} of {tried} searches found no legal act"
+    return f"almost only illegal acts were tested, because {tried - found} of {tried} searches found no legal act"
 
 
 def run_check(name: str, examine: Callable[..., str], make: Callable[[], Any], count: int) -> Finding:
-    """Run the check `examine(make, count)` and return its finding, timed. Never raises: exceptions count as failure."""
+    """Run and time the check `examine(make, count)`. Returns its finding; an exception counts as a failure."""
     began = time.perf_counter()
     ok: bool | None
     try:
@@ -89,7 +98,7 @@ def run_check(name: str, examine: Callable[..., str], make: Callable[[], Any], c
 # Matches and their views.
 
 
-def _record_views(make: Make, seed: int, game: TextGame | None = None) -> list[str]:
+def _record_views(make: GameFactory, seed: int, game: TextGame | None = None) -> list[str]:
     """Play a match of random legal acts and return the views of all seats at each step, as JSON text."""
     return list(_play_match(game or make(), seed))
 
@@ -107,8 +116,8 @@ def _play_to_end(game: TextGame, rng: random.Random) -> Iterator[str]:
     Equal generators draw equal acts. Raises BrokenPromise if the match does not end.
     """
     while not game.ended:
-        if game.turns > LONGEST:
-            raise BrokenPromise(f"a match of legal acts at random did not end in {LONGEST} acts")
+        if game.turns > MAX_MATCH_LENGTH:
+            raise BrokenPromise(f"a match of random legal acts did not end in {MAX_MATCH_LENGTH} acts")
         act = draw_legal_act(game, rng)
         game.step(act or "")
         yield _dump_views(game)
@@ -131,7 +140,7 @@ def _read_view(game: TextGame, seat: str) -> dict[str, Any]:
 # Checks.
 
 
-def _check_pettingzoo(make: Make, seeds: int) -> str:
+def _check_pettingzoo(make: GameFactory, seeds: int) -> str:
     """Run PettingZoo's own api_test and seed_test."""
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
@@ -140,7 +149,7 @@ def _check_pettingzoo(make: Make, seeds: int) -> str:
     return f"api_test and seed_test, {seeds} cycles"
 
 
-def _check_determinism(make: Make, seeds: int) -> str:
+def _check_determinism(make: GameFactory, seeds: int) -> str:
     used, views = make(), 0
     for seed in range(seeds):
         one = _record_views(make, seed)
@@ -149,10 +158,10 @@ def _check_determinism(make: Make, seeds: int) -> str:
             raise BrokenPromise(f"seed {seed}: the same seed and acts gave another match")
         if one != _record_views(make, seed, used):
             raise BrokenPromise(f"seed {seed}: a reused game plays another match than a new one")
-    return f"{seeds} seeds thrice, {views} views the same to the byte"
+    return f"{seeds} seeds, three matches each: {views} identical views"
 
 
-def _check_interleaving(make: Make, seeds: int) -> str:
+def _check_interleaving(make: GameFactory, seeds: int) -> str:
     after = _record_views(make, 0)
     for seed in range(seeds):
         random.seed(seed)
@@ -164,28 +173,28 @@ def _check_interleaving(make: Make, seeds: int) -> str:
             for views, view in zip(together, pair, strict=True):
                 views += [] if view is None else [view]
         if together != [before, after]:
-            raise BrokenPromise(f"seeds {seed} and {seed + 1}: interleaved matches differ from the same matches alone")
+            raise BrokenPromise(f"seeds {seed} and {seed + 1}: interleaved matches differ from matches played alone")
         if _read_global_states() != outside:
             raise BrokenPromise(f"seed {seed}: a match used the global generators of random or numpy")
-    return f"{seeds} pairs of matches by turns; global generators untouched"
+    return f"{seeds} pairs of interleaved matches; global generators untouched"
 
 
 def _read_global_states() -> str:
     return repr((random.getstate(), np.random.get_state(legacy=False)))
 
 
-def _check_seeds(make: Make, seeds: int) -> str:
+def _check_seeds(make: GameFactory, seeds: int) -> str:
     game, number = make(), max(seeds, 20)
     deals = set()
     for seed in range(number):
         game.reset(seed=seed)
         deals.add(_dump_views(game))
     if len(deals) == 1 and game.twin_deals(game.seats[0], np.random.default_rng(0)) is not None:
-        raise BrokenPromise("the game has secrets to deal, but every seed deals the same")
+        raise BrokenPromise("the game has secrets (twin_deals), but every seed deals the same")
     return f"{len(deals)} different deals among {number} seeds" if len(deals) > 1 else "every seed starts the same"
 
 
-def _check_secrets(make: Make, seeds: int) -> str:
+def _check_secrets(make: GameFactory, seeds: int) -> str:
     one, two = make(), make()
     kinds, compared = 0, 0
     for seat in one.seats:
@@ -210,7 +219,7 @@ def _check_secrets(make: Make, seeds: int) -> str:
     if not _depends_on_seed(one):
         return "nothing is dealt: with the same acts every seed gives the same match"
     how = "return two sets of options for reset from twin_deals(seat, rng) (docs/new-game.md#secrets)"
-    raise Inconclusive(f"nobody can tell whether a seat sees another's secrets: {how}; meanwhile, {starts}")
+    raise Inconclusive(f"the kit cannot tell whether a seat sees another's secrets: {how}; meanwhile, {starts}")
 
 
 def _compare_first_views(game: TextGame) -> str:
@@ -219,7 +228,7 @@ def _compare_first_views(game: TextGame) -> str:
     Raises BrokenPromise if a seat's rules or legal acts reveal more than its facts.
     """
     seen: dict[str, str] = {}
-    for seed, seat in itertools.product(range(STARTS), game.seats):
+    for seed, seat in itertools.product(range(START_SEEDS), game.seats):
         game.reset(seed=seed)
         facts = to_json([seat, game.agent_selection, {**_read_view(game, seat), "legal": None}])
         view = to_json(game.infos[seat])
@@ -227,14 +236,14 @@ def _compare_first_views(game: TextGame) -> str:
             raise BrokenPromise(
                 f"seed {seed}: {seat} sees more than the facts at the start: {_find_difference(seen[facts], view)}"
             )
-    first_views = STARTS * len(game.seats)
+    first_views = START_SEEDS * len(game.seats)
     return f"of {first_views} first views {first_views - len(seen)} show the facts of another, and are the same"
 
 
 def _depends_on_seed(game: TextGame) -> bool:
     """Return True if different seeds give different matches under equal generators of acts."""
     matches = set()
-    for seed in range(STARTS):
+    for seed in range(START_SEEDS):
         game.reset(seed=seed)
         matches.add("".join([_dump_views(game), *_play_to_end(game, random.Random(0))]))
     return len(matches) > 1
@@ -246,7 +255,7 @@ def _compare_views(one: TextGame, two: TextGame, seat: str, seed: int) -> int:
     Stops if a match ends or an act is legal in one game only. Raises BrokenPromise if the views differ.
     """
     rng, compared = random.Random(seed), 0
-    while not (one.ended or two.ended) and compared < LONGEST:
+    while not (one.ended or two.ended) and compared < MAX_MATCH_LENGTH:
         views = [to_json([_read_view(g, seat), g.infos[seat], g.rewards[seat], g.agent_selection]) for g in (one, two)]
         if views[0] != views[1]:
             raise BrokenPromise(
@@ -268,9 +277,9 @@ def _find_difference(one: str, two: str) -> str:
     return f"…{one[max(0, start - 30) : start + 30]}… or …{two[max(0, start - 30) : start + 30]}…"
 
 
-def _check_clones(make: Make, seeds: int) -> str:
+def _check_clones(make: GameFactory, seeds: int) -> str:
     for seed in range(seeds):
-        game, rng = make().clone(), random.Random(seed)  # a game that has not begun has clones too
+        game, rng = make().clone(), random.Random(seed)  # a game can also be cloned before its first reset
         game.reset(seed=seed)
         length = sum(1 for _ in _play_to_end(game, random.Random(seed)))
         game.reset(seed=seed)
@@ -289,7 +298,7 @@ def _check_clones(make: Make, seeds: int) -> str:
     return f"{seeds} clones in mid-match: equal, and independent"
 
 
-def _check_facts(make: Make, seeds: int) -> str:
+def _check_facts(make: GameFactory, seeds: int) -> str:
     """Check that views are fresh and JSON-able, theory values are finite numbers, and talk arrives sanitised."""
     game = make()
     for name, value in game.theory.items():
@@ -320,7 +329,7 @@ def _check_messages(game: TextGame, place: str) -> None:
             for image in message.images:
                 data = game.picture(image.hash) if isinstance(game, Pictures) else b""
                 if hashlib.sha256(data).hexdigest() != image.hash:
-                    raise BrokenPromise(f"{place}: {seat} is shown {image.text}, of which picture() has other bytes")
+                    raise BrokenPromise(f"{place}: {seat} is shown {image.text}, but picture() returns other bytes")
                 try:
                     check_picture(image, data)
                 except ValueError as error:
@@ -329,18 +338,18 @@ def _check_messages(game: TextGame, place: str) -> None:
 
 PROMISES = {
     "pettingzoo": "PettingZoo's own tests of a turn-based environment pass",
-    "determinism": "the same seed and acts give the same match: set_up sets up everything, with chance from its rng",
+    "determinism": "the same seed and acts give the same match: set up all state in set_up, and draw only from its rng",
     "interleaving": "interleaved matches do not affect each other: no globals, no class attributes that change",
-    "seeds": "a game that deals secrets deals different ones from different seeds",
+    "seeds": "a game with secrets deals different ones for different seeds",
     "secrets": "no seat sees what only others know: write twin_deals (docs/new-game.md#secrets)",
-    "clones": "clone() is equal and independent: state is plain values, or __deepcopy__ is written",
-    "facts": "public(), private() and legal() return fresh JSON values, and hostile talk arrives harmless",
-    "fuzz": "no act of any kind raises, pays its author, or favours another: raise IllegalAct in play",
+    "clones": "clone() is equal and independent: keep state in plain values, or write __deepcopy__",
+    "facts": "public(), private() and legal() return new values that JSON can express, and talk arrives sanitised",
+    "fuzz": "no act raises an error, and no illegal act pays anybody: raise IllegalAct in play",
 }
-"""What each check verifies, and where to look if it fails."""
-PLAYED = ("determinism", "interleaving", "secrets", "clones", "facts")
-"""Checks that are inconclusive if hardly any legal acts are found. The fuzz check counts its own."""
-CHECKS: dict[str, Callable[[Make, int], str]] = {
+"""Requirement that each check tests, with a hint for games that fail it."""
+NEED_LEGAL_ACTS = ("determinism", "interleaving", "secrets", "clones", "facts")
+"""Checks that need legal acts and are inconclusive if hardly any is found. The fuzz check counts its own."""
+CHECKS: dict[str, Callable[[GameFactory, int], str]] = {
     "pettingzoo": _check_pettingzoo,
     "determinism": _check_determinism,
     "interleaving": _check_interleaving,

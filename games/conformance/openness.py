@@ -1,8 +1,8 @@
 """Detection of perfect information by trial matches: nothing is dealt, and every seat sees every act.
 
-Then a seat's history determines the state, so search players may look ahead without cheating. Games in which two acts
-have the same effect may wrongly count as hidden; a game with hidden information never counts as open, as far as the
-trial matches show.
+A seat's history then determines the state, so search players may look ahead without cheating. A game in which two acts
+have the same effect may wrongly count as hiding something. A game with hidden information counts as open only if the
+trial matches do not reveal it.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ USAGE = re.compile(r"\b[A-Z]{2,}(?: (?:word|number|[a-z])\b)*")
 BRACKETS = re.compile(r"\[[^\[\]\n]{1,60}\]")
 BOXED = re.compile(r"\\boxed\{(?!\.\.\.\})[^{}\n]{1,60}\}")
 MARKED = re.compile(r"[\\<][^\s…]*…[^\s.,;]*")
-"""Answer in marks, such as `\\boxed{…}` and `<answer>…</answer>`."""
+"""Answer format with marks, such as `\\boxed{…}` or `<answer>…</answer>`."""
 NUMBER = re.compile(r"\d+")
 LETTERS = "bcdfghjklmnpqrstvwxzaeiou"
 WORD = re.compile(r"[a-z]{3,12}")
@@ -60,9 +60,9 @@ def draw_legal_act(game: TextGame, rng: random.Random, forms: dict[str, list[str
 
 
 def find_legal_acts(game: TextGame, searches: int = 30, matches: int = 5) -> tuple[int, int]:
-    """Search for legal acts in the first turns of `matches` random matches, and return the successes and the searches.
+    """Search for legal acts in the first turns of `matches` random matches.
 
-    An act that the game lists counts as a success.
+    Returns the number of successes and of searches, at most `searches`. A listed act counts as a success.
     """
     found = tried = 0
     for seed in range(matches):
@@ -78,7 +78,7 @@ def find_legal_acts(game: TextGame, searches: int = 30, matches: int = 5) -> tup
 
 
 def _find_forms(game: TextGame) -> list[str]:
-    """Return forms of acts in the game's texts: examples in boxes or brackets, usages (`CLUE word n`), or marks."""
+    """Find forms of acts in the game's texts: examples in boxes or brackets, usages (`CLUE word n`), or marks."""
     info = game.infos[game.agent_selection]
     texts = [text for text in (*info["private"].values(), *info["public"].values()) if isinstance(text, str)]
     shown = " ".join(texts)
@@ -92,7 +92,10 @@ def _find_forms(game: TextGame) -> list[str]:
 
 
 def fill_form(form: str, game: TextGame, rng: random.Random) -> str:
-    """Fill a form at random: digits of examples are replaced, blanks get small numbers or words. It may be illegal."""
+    """Fill a form at random, which may give an illegal act.
+
+    Digits of examples are replaced, and blanks get small numbers or words.
+    """
     if form.startswith("[") or BOXED.fullmatch(form):
         return NUMBER.sub(lambda _: str(rng.randrange(9)), form)
     if "…" in form:
@@ -115,7 +118,7 @@ def _join_texts(game: TextGame) -> str:
 
 
 def mutate(act: str, rng: random.Random) -> str:
-    """Return the act with one random change: case, blanks, a character added, removed or replaced, doubling, a cut."""
+    """Return the act with one random change of case, blanks or a character, or doubled, or cut."""
     place = rng.randrange(len(act) + 1)
     character = rng.choice("aZ09 -|.,é١\u200b\U0001f600")
     return rng.choice(

@@ -22,7 +22,7 @@ from games.families.pools import Triple, frontier, remainder, splits, worth
 
 Deal = tuple[int, int]
 Answer = Triple | Literal["ACCEPT", "WALK"]
-"""Act of a side at its turn: ACCEPT the offer, WALK away, or demand a share."""
+"""Act of a side at its turn: ACCEPT the offer, WALK away, or make an offer by demanding this share."""
 
 
 class Stage(NamedTuple):
@@ -64,7 +64,7 @@ def find_share(pool: Triple, own: Triple, other: Triple, deal: Deal) -> Triple:
     of items. Raises ValueError if there is none.
     """
     shares = (share for share in splits(pool) if (worth(own, share), worth(other, remainder(pool, share))) == deal)
-    return min(shares, key=lambda share: sum(0 < n < whole for n, whole in zip(share, pool, strict=True)))
+    return min(shares, key=lambda share: sum(0 < n < count for n, count in zip(share, pool, strict=True)))
 
 
 def list_efficient_splits(pool: Triple, own: Triple, other: Triple) -> list[tuple[str, int, int]]:
@@ -79,9 +79,9 @@ def list_efficient_splits(pool: Triple, own: Triple, other: Triple) -> list[tupl
 
 @functools.lru_cache(maxsize=1024)
 def find_nash_deals(deals: tuple[Deal, ...]) -> tuple[Deal, ...]:
-    """Return the deals with the greatest product of payoffs (Nash bargaining solution). There is nearly always one."""
-    most = max(map(math.prod, deals))
-    return tuple(deal for deal in deals if math.prod(deal) == most)
+    """Return the deals with the greatest product of payoffs (Nash bargaining solution), usually one. Cached."""
+    greatest = max(map(math.prod, deals))
+    return tuple(deal for deal in deals if math.prod(deal) == greatest)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -95,16 +95,20 @@ def _best_values(deals: tuple[Deal, ...]) -> tuple[int, int, float, float]:
 def figures(payoffs: Sequence[float], deals: tuple[Deal, ...], equilibrium: Deal | None = None) -> dict[str, float]:
     """Return figures by name that compare a bargaining result with the Pareto-optimal deals and with theory.
 
-    `payoffs` and deals have the first mover first. joint_value: sum of payoffs, with best_joint_value and their ratio
-    efficiency; nash_product: product of payoffs over the greatest possible, nash_product_raw: the product;
-    pareto_distance: Euclidean distance to the nearest optimal deal that is worse for neither side; nash_distance: to
-    the nearest Nash deal; nash_payoff_first, nash_payoff_second: means over the Nash deals. With `equilibrium`, its
-    distance and payoffs are added.
+    `payoffs` and deals have the first mover first.
+
+    - joint_value: sum of payoffs; best_joint_value: its maximum; efficiency: the ratio of both
+    - nash_product_raw: product of payoffs; nash_product: its ratio to the maximum
+    - pareto_distance: Euclidean distance to the nearest Pareto-optimal deal that is worse for neither side
+    - nash_distance: Euclidean distance to the nearest Nash deal
+    - nash_payoff_first, nash_payoff_second: mean payoffs over the Nash deals
+    - payoff_first, payoff_second: the payoffs
+    - equilibrium_distance, equilibrium_payoff_first, equilibrium_payoff_second: for `equilibrium`, if given
     """
     first, second = payoffs
     joint, product, nash_first, nash_second = _best_values(deals)
     better = [deal for deal in deals if deal[0] >= first and deal[1] >= second]
-    found = {
+    result = {
         "joint_value": first + second, "best_joint_value": float(joint), "efficiency": (first + second) / joint,
         "nash_product": first * second / product, "nash_product_raw": first * second,
         "pareto_distance": _distance(payoffs, better), "nash_distance": _distance(payoffs, find_nash_deals(deals)),
@@ -112,9 +116,9 @@ def figures(payoffs: Sequence[float], deals: tuple[Deal, ...], equilibrium: Deal
         "nash_payoff_first": nash_first, "nash_payoff_second": nash_second,
     }  # fmt: skip
     if equilibrium:
-        found["equilibrium_distance"] = _distance(payoffs, [equilibrium])
-        found |= zip(("equilibrium_payoff_first", "equilibrium_payoff_second"), map(float, equilibrium), strict=True)
-    return found
+        result["equilibrium_distance"] = _distance(payoffs, [equilibrium])
+        result |= zip(("equilibrium_payoff_first", "equilibrium_payoff_second"), map(float, equilibrium), strict=True)
+    return result
 
 
 def _distance(payoffs: Sequence[float], deals: Sequence[Sequence[float]]) -> float:
@@ -124,7 +128,7 @@ def _distance(payoffs: Sequence[float], deals: Sequence[Sequence[float]]) -> flo
 Chances = Callable[[int, Triple | None], Mapping[Answer, float]]
 """Memoryless strategy of a side: `chances(turn, offer)` returns its act probabilities at `turn`, after the other side
 demanded `offer` (None: no offer yet)."""
-MOST_BELIEFS = 5_000
+MAX_BELIEFS = 5_000
 """Number of beliefs after which `best_against_mixture` gives up, after some seconds.
 
 Four turns against six members need dozens.
@@ -136,7 +140,7 @@ def best_response(
 ) -> float:
     """Return the best expected payoff of a side with values `own` against a known, memoryless strategy, `chances`.
 
-    Uses backward induction over turns 0 to `turns` - 1 under the rules of `subgame_perfect`; exact up to rounding. NaN
+    Uses backward induction over turns 0 to `turns` - 1 under the rules of `subgame_perfect`. Exact up to rounding; NaN
     if there are too many beliefs.
     """
     return best_against_mixture(pool, own, moves_first, turns, breakdown, [chances])
@@ -145,7 +149,7 @@ def best_response(
 def best_against_mixture(
     pool: Triple, own: Triple, moves_first: bool, turns: int, breakdown: float, members: Sequence[Chances]
 ) -> float:
-    """Return the best expected payoff of a side against one member, drawn uniformly, without knowing which one.
+    """Return the best expected payoff of a side against a uniformly drawn member, without knowing which one it is.
 
     The side knows the deal and every member's probabilities. This is the Bayes-adaptive best response (Martin 1967;
     Duff 2002): since members have no memory, a belief b over members is a sufficient statistic of the past. If member i
@@ -155,9 +159,8 @@ def best_against_mixture(
         V(turn, b) = goes_on * max over x of [ own(x) * sum_i b_i p_i(ACCEPT | x)
                      + goes_on * sum over demands y of P(y) * max(own(rest of y), V(turn + 2, b given y)) ],
 
-    with P(y) = sum_i b_i p_i(y | x), and b given y = b_i p_i(y | x) / P(y) by Bayes' rule. The talks cannot break down
-    after the opening offer. With one member this is `best_response`. Exact up to rounding; NaN if there are too many
-    beliefs.
+    with P(y) = sum_i b_i p_i(y | x), and b given y = b_i p_i(y | x) / P(y). The talks cannot break down after the
+    opening offer. With one member this is `best_response`. Returns NaN if there are more than `MAX_BELIEFS` beliefs.
     """
     goes_on, prior = 1 - breakdown, tuple(1 / len(members) for _ in members)
     collect = functools.cache(functools.partial(_collect_answers, members))
@@ -167,7 +170,7 @@ def best_against_mixture(
         """Return the expected value of the best offer at this turn; 0 if no turn is left to accept it."""
         if turn + 1 == turns:
             return 0.0
-        if evaluate_offer.cache_info().currsize > MOST_BELIEFS:
+        if evaluate_offer.cache_info().currsize > MAX_BELIEFS:
             raise OverflowError
         return (goes_on if turn else 1.0) * max(evaluate_demand(turn + 1, share, belief) for share in splits(pool))
 
@@ -183,7 +186,7 @@ def best_against_mixture(
         for demand, by_member in answers.items():
             joint = [b * p for b, p in zip(belief, by_member, strict=True)]
             if isinstance(demand, tuple) and (chance := sum(joint)):
-                posterior = tuple(round(each / chance, 12) for each in joint)  # equal beliefs but for rounding are one
+                posterior = tuple(round(p / chance, 12) for p in joint)  # rounded, so that equal beliefs share a cache
                 total += chance * max(float(worth(own, remainder(pool, demand))), evaluate_offer(turn + 1, posterior))
         return total
 
@@ -198,7 +201,7 @@ def best_against_mixture(
 def _collect_answers(members: Sequence[Chances], turn: int, offer: Triple | None) -> dict[Answer, tuple[float, ...]]:
     """Return the probabilities of each answer to this offer at this turn, in the order of the members."""
     answers = [chances(turn, offer) for chances in members]
-    return {answer: tuple(one.get(answer, 0.0) for one in answers) for answer in dict.fromkeys(chain(*answers))}
+    return {answer: tuple(member.get(answer, 0.0) for member in answers) for answer in dict.fromkeys(chain(*answers))}
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,9 @@ def parse_act(act: str) -> bargaining.Answer:
 
 
 class BargainingGame(TextGame):
-    """Base class of games in which two seats divide a pool of three kinds of items; a subclass has the rules.
+    """Base class of games in which two seats divide a pool of three kinds of items.
 
-    It adds figures, best responses and texts for people. The subclass sets the fields below.
+    It has figures, best responses and texts for people. A subclass adds the rules and sets the fields below.
     """
 
     items: tuple[str, ...]
@@ -37,35 +37,35 @@ class BargainingGame(TextGame):
     values: dict[str, Triple]
     """Worth of one item of each kind, by seat."""
     offer: Triple | None
-    """Share that the seat that moved last asks for, or None."""
+    """Share that the seat that moved last demands, or None."""
     movers: tuple[str, str]
     """Seat that moves first, and the other seat."""
-    known: bool
+    has_public_values: bool
     """Whether values are public."""
-    shown: bool
-    """Whether seats are shown the efficient splits."""
+    shows_splits: bool
+    """Whether seats see the Pareto-optimal splits."""
     max_turns: int
     breakdown: float
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return `deal`, whether there was one, and the figures of `games.families.bargaining.figures`."""
+        """Return `deal`, whether there was a deal, and the statistics of `games.families.bargaining.figures`."""
         totals = self.payoffs()
         payoffs = [totals[seat] for seat in self.movers]
         deals, perfect = self._solve()
         return {"deal": self.ended == "deal", **bargaining.figures(payoffs, deals, perfect)}
 
     def best_response(self, seat: str, chances: Callable[[View], Mapping[str, float]]) -> float:
-        """Return the expected payoff of this seat's best response on this deal, over breakdowns and `chances`.
+        """Return the expected payoff of this seat's best response on this deal, or NaN if that takes too long.
 
-        `chances` maps the other side's view to its act probabilities; it must be memoryless. NaN if that takes too
-        long.
+        `chances` is the other side's memoryless strategy: it maps a view to act probabilities.
         """
         return self.best_against_mixture(seat, [chances])
 
     def best_against_mixture(self, seat: str, members: Sequence[Callable[[View], Mapping[str, float]]]) -> float:
-        """Return the best expected payoff against one of equally likely strategies, where the seat is not told which.
+        """Return the best expected payoff against a uniformly drawn member that the seat does not know.
 
-        Each member maps the other side's view to its act probabilities, without memory. NaN if that takes too long.
+        Each member is a memoryless strategy: it maps the other side's view to act probabilities. NaN if that takes too
+        long.
         """
         first, answers = self.movers[0] == seat, [self._answer_function(seat, chances) for chances in members]
         return bargaining.best_against_mixture(
@@ -74,12 +74,12 @@ class BargainingGame(TextGame):
 
     def _answer_function(self, seat: str, chances: Callable[[View], Mapping[str, float]]) -> bargaining.Chances:
         """Return a function from turn and `seat`'s demand (None: none yet) to the other side's act probabilities."""
-        (other,) = (each for each in self.seats if each != seat)
+        (other,) = (name for name in self.seats if name != seat)
         table = self.clone()
 
         def answers(turn: int, offer: Triple | None) -> dict[bargaining.Answer, float]:
             table.turns, table.offer = turn, offer
-            found = dict[bargaining.Answer, float]()
+            probabilities = dict[bargaining.Answer, float]()
             view = View(
                 seat=other,
                 turn=turn,
@@ -90,9 +90,9 @@ class BargainingGame(TextGame):
                 legal=None,
             )
             for act, p in chances(view).items():
-                said = parse_act(act)
-                found[said] = found.get(said, 0.0) + p
-            return found
+                answer = parse_act(act)
+                probabilities[answer] = probabilities.get(answer, 0.0) + p
+            return probabilities
 
         return answers
 
@@ -115,10 +115,10 @@ class BargainingGame(TextGame):
             return ""
 
     def epilogue(self, people: Sequence[str]) -> tuple[bargaining_words.Rows, str]:
-        """Return rows of cells that compare both sides' shares and values with theory, and a summary, for people."""
+        """Return a table that compares both sides' shares and values with theory, and a summary, for people."""
         (first, second), (deals, perfect) = self.movers, self._solve()
         names = bargaining_words.name_seats(self.movers, people)
-        # The seat that made the last legal act is not to move; an illegal one moves nobody.
+        # The turn passes on after a legal act, but not after an illegal one.
         idle, last = self.agent_selection, self.next_seat(self.agent_selection)
         shares = None
         if self.offer is not None:
@@ -136,10 +136,12 @@ class BargainingGame(TextGame):
     def _solve(self) -> tuple[tuple[bargaining.Deal, ...], bargaining.Deal | None]:
         """Return the Pareto-optimal payoffs, first mover's first, and the subgame-perfect ones if values are public."""
         deals = frontier(self.pool, *(self.values[seat] for seat in self.movers))
-        stages = bargaining.subgame_perfect(deals, self.max_turns, self.breakdown) if self.known else ()
+        stages = bargaining.subgame_perfect(deals, self.max_turns, self.breakdown) if self.has_public_values else ()
         return deals, stages[0].offer if stages else None
 
     def _describe_side(self, seat: str) -> bargaining_words.Side:
-        other = self.values[self.next_seat(seat)] if self.known else None
-        splits = bargaining.list_efficient_splits(self.pool, self.values[seat], other) if self.shown and other else []
+        other = self.values[self.next_seat(seat)] if self.has_public_values else None
+        splits = (
+            bargaining.list_efficient_splits(self.pool, self.values[seat], other) if self.shows_splits and other else []
+        )
         return bargaining_words.Side(self.items, self.pool, self.values[seat], other, splits)

@@ -28,8 +28,7 @@ class Side(NamedTuple):
     other: Triple | None
     """Value of one item of each kind to the other side; None if unknown."""
     splits: Sequence[tuple[str, int, int]] = ()
-    """Efficient splits, if the game shows them: this side's share, its value, and the rest's value to the other side.
-    """
+    """Pareto-optimal splits, if the game shows them: this side's share, its value, and the rest's to the other side."""
 
 
 class Limits(NamedTuple):
@@ -44,7 +43,7 @@ class Limits(NamedTuple):
 
 
 def singular(item: str) -> str:
-    """Return the singular of a kind of items: `books` gives `book`; names without a plural ending stay unchanged."""
+    """Return the singular of a kind of items, such as `book` for `books`. Names in the singular stay unchanged."""
     return PLURAL.sub("", item)
 
 
@@ -79,7 +78,7 @@ def write_introduction(side: Side, limits: Limits, moves_first: bool) -> str:
             f"{describe_share(share, items)}, worth {worth(own, share)} of {WORTH} to you, and leaves them "
             f"{describe_share(remainder(pool, share), items)}.",
             f"ACCEPT takes what they offer; WALK ends the talks. No deal, nothing for anybody.{talk}",
-            f"{_turns(limits.turns)} in all, {'yours' if moves_first else 'theirs'} is the first."
+            f"{_format_turns(limits.turns)} in all, {'yours' if moves_first else 'theirs'} is the first."
             f"{risk if limits.breakdown else ''}",
         ]
     )
@@ -103,19 +102,19 @@ def describe_offer(side: Side, offer: Triple | None) -> str:
 
 
 def describe_time_left(left: int, offered: bool, breakdown: float) -> str:
-    """Describe how many turns are left, this one included, and, if there is an offer, the risk of a counteroffer."""
+    """Describe how many turns are left, including this one, and, if there is an offer, the risk of a counteroffer."""
     if left == 1:
         return "This is the last turn: ACCEPT, or there is no deal." if offered else "This is the last turn."
     risk = f" Another offer ends the talks with chance {breakdown:g}." if offered and breakdown else ""
-    return f"{_turns(left)} left, this one included.{risk}"
+    return f"{_format_turns(left)} left, this one included.{risk}"
 
 
-def _turns(count: int) -> str:
+def _format_turns(count: int) -> str:
     return f"{count} turn{'s' if count > 1 else ''}"
 
 
 class Outcome(NamedTuple):
-    """An ended negotiation with all hidden information. In tuples of two, the side that moves first comes first."""
+    """An ended negotiation with all hidden information. Pairs have the side that moves first first."""
 
     seats: tuple[str, ...]
     items: tuple[str, ...]
@@ -131,11 +130,11 @@ class Outcome(NamedTuple):
     nash: tuple[Deal, ...]
     """Payoffs of the Nash bargaining solutions."""
     perfect: Deal | None
-    """Subgame-perfect deal; None if theory gives none."""
+    """Subgame-perfect deal; None if values are private."""
 
 
 def name_seats(seats: Sequence[str], people: Sequence[str]) -> dict[str, str]:
-    """Return the name to use for each seat: `you` and `they` for a single human reader, else the seat's own name."""
+    """Return each seat's name in texts: `you` and `they` if there is a single human reader, else the seat itself."""
     if len(people) != 1:
         return {seat: seat for seat in seats}
     return {seat: "you" if seat == people[0] else "they" for seat in seats}
@@ -147,14 +146,14 @@ def compare_with_theory(outcome: Outcome, names: Mapping[str, str]) -> Rows:
     if outcome.shares:
         held = [describe_share(share, outcome.items, ", ") for share in outcome.shares]
         rows.append(("got" if outcome.deal else "on the table", *held, ""))
-    payoffs = _payoffs(outcome)
+    payoffs = _compute_payoffs(outcome)
     rows += [
         ("value per item", *(describe_values(own, outcome.items) for own in outcome.values), ""),
         ("value", *map(str, payoffs), str(sum(payoffs))),
         ("best joint value", "", "", str(outcome.best)),
         (
             "Nash bargaining",
-            *_either(outcome.nash),
+            *_join_sides(outcome.nash),
             " or ".join(dict.fromkeys(str(sum(deal)) for deal in outcome.nash)),
         ),
     ]
@@ -175,27 +174,29 @@ def summarise(outcome: Outcome, names: Mapping[str, str]) -> str:
             )
             lines.append(f"On the table lay: {'; '.join(would)}.")
     me = next((place for place, seat in enumerate(outcome.seats) if names[seat] == "you"), None)
-    payoffs = _payoffs(outcome)
+    payoffs = _compute_payoffs(outcome)
     if me is None:
         first, second = outcome.seats
-        told = [f"{first} got {payoffs[0]} of {WORTH}, {second} {payoffs[1]}"]
-        told += [f"{who} would have given {first} {a}, {second} {b}" for who, (a, b) in _theories(outcome)]
+        clauses = [f"{first} got {payoffs[0]} of {WORTH}, {second} {payoffs[1]}"]
+        clauses += [f"{name} would have given {first} {a}, {second} {b}" for name, (a, b) in _list_theories(outcome)]
     else:
-        told = [f"You got {payoffs[me]} of {WORTH}"]
-        told += [f"{who} would have given you {d[me]}, the other side {d[1 - me]}" for who, d in _theories(outcome)]
-    return "\n".join([*lines, "; ".join(told) + "."])
+        clauses = [f"You got {payoffs[me]} of {WORTH}"]
+        clauses += [
+            f"{name} would have given you {d[me]}, the other side {d[1 - me]}" for name, d in _list_theories(outcome)
+        ]
+    return "\n".join([*lines, "; ".join(clauses) + "."])
 
 
-def _payoffs(outcome: Outcome) -> list[int]:
+def _compute_payoffs(outcome: Outcome) -> list[int]:
     if not (outcome.deal and outcome.shares):
         return [0, 0]
     return [worth(own, share) for own, share in zip(outcome.values, outcome.shares, strict=True)]
 
 
-def _theories(outcome: Outcome) -> list[tuple[str, Sequence[object]]]:
+def _list_theories(outcome: Outcome) -> list[tuple[str, Sequence[object]]]:
     perfect: list[tuple[str, Sequence[object]]] = [("subgame-perfect play", outcome.perfect)] if outcome.perfect else []
-    return [("Nash", _either(outcome.nash)), *perfect]
+    return [("Nash", _join_sides(outcome.nash)), *perfect]
 
 
-def _either(deals: Sequence[Deal]) -> list[str]:
+def _join_sides(deals: Sequence[Deal]) -> list[str]:
     return [" or ".join(map(str, side)) for side in zip(*deals, strict=True)]

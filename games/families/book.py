@@ -1,6 +1,6 @@
-"""Facts of a set of things as yes/no questions, and a parser of questions and guesses.
+"""Books of facts for guessing games: the yes/no questions about a set of things, and a parser of questions and guesses.
 
-It accepts acts in the book's own words and plain English questions with a single reading.
+The parser accepts acts in the book's own words, and plain English questions with a single reading.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ FILLER = frozenset({
 def fold(text: str) -> str:
     """Normalise a text: its words in lower case, without accents and punctuation, separated by single blanks."""
     letters = unicodedata.normalize("NFKD", text.replace("'", "").replace("’", "")).casefold()
-    if not letters.isascii():  # else there is none to drop, and looking at each would be most of the work
+    if not letters.isascii():  # ASCII has no accents, and the check saves most of the time
         letters = "".join(c for c in letters if not unicodedata.combining(c))
     return " ".join(re.findall("[a-z0-9]+", letters))
 
 
 @dataclass(frozen=True)
 class Thing:
-    """A thing to guess, or several with equal facts: names, accepted spellings, and the questions answered by yes.
+    """A thing to guess, or several with equal facts.
 
-    Spellings are folded and have no blanks.
+    `spellings` are accepted names, folded and without blanks. `facts` are the questions whose answer is yes.
     """
 
     names: tuple[str, ...]
@@ -43,7 +43,10 @@ class Thing:
 
 @dataclass(frozen=True)
 class Book:
-    """All questions in order, all things, and the act (`ASK …` or `GUESS …`) that each folded phrase means."""
+    """Facts of a guessing game: all questions in order, all things, and a vocabulary.
+
+    `phrases` maps each folded phrase to the act that it means, `ASK …` or `GUESS …`.
+    """
 
     questions: tuple[str, ...]
     things: tuple[Thing, ...]
@@ -62,7 +65,7 @@ class Book:
         return *(f"ASK {question}" for question in self.questions), *guesses
 
     def contents(self) -> dict[str, list[str]]:
-        """Return the book as a fact: for every name, the questions answered by yes."""
+        """Return, for every name, the questions whose answer is yes."""
         return {n: [q for q in self.questions if q in thing.facts] for thing in self.things for n in thing.names}
 
     def read(self, text: str) -> str:
@@ -84,16 +87,16 @@ class Book:
 
 
 def make_book(rows: Iterable[tuple[str, Iterable[str], Iterable[str]]], synonyms: Mapping[str, str]) -> Book:
-    """Create a book from (name, other spellings, facts) rows; things with equal facts become one.
+    """Create a book from rows (name, other spellings, facts). Things with equal facts become one.
 
-    A fact is a question answered by yes. `synonyms` maps further folded phrases to acts.
+    A fact is a question whose answer is yes. `synonyms` maps further folded phrases to acts.
     """
     alike: dict[frozenset[str], tuple[list[str], set[str]]] = {}
     for name, spellings, facts in rows:
         names, accepted = alike.setdefault(frozenset(facts), ([], set()))
         names.append(name)
         accepted.update(fold(spelling).replace(" ", "") for spelling in [name, *spellings])
-    things = tuple(Thing(tuple(names), frozenset(ok - {""}), facts) for facts, (names, ok) in alike.items())
+    things = tuple(Thing(tuple(names), frozenset(accepted - {""}), facts) for facts, (names, accepted) in alike.items())
     questions = tuple(sorted({fact for facts in alike for fact in facts}, key=_sort_key))
     acts = {fold(name): f"GUESS {name}" for thing in things for name in thing.names}
     acts |= {fold(question): f"ASK {question}" for question in questions}

@@ -9,22 +9,22 @@ import numpy as np
 
 Starts = Literal["any", "near", "far"]
 Cell = tuple[int, int]  # column from the west, row from the north
-Doors = dict[Cell, dict[str, Cell]]  # for every cell, by direction, the cells next door
+Doors = dict[Cell, dict[str, Cell]]  # cell -> direction -> the cell behind the door in this direction
 Door = frozenset[Cell]  # the two cells that it joins
 STEPS = {"NORTH": (0, -1), "EAST": (1, 0), "SOUTH": (0, 1), "WEST": (-1, 0)}
-BACK = {"NORTH": "SOUTH", "EAST": "WEST", "SOUTH": "NORTH", "WEST": "EAST"}
+OPPOSITE = {"NORTH": "SOUTH", "EAST": "WEST", "SOUTH": "NORTH", "WEST": "EAST"}
 
 
 def neighbour(cell: Cell, direction: str) -> Cell:
-    """Return the cell next to this one in a direction, even if there is no door or no such cell."""
+    """Return the position next to a cell in a direction, whether or not a cell or door is there."""
     east, south = STEPS[direction]
     return cell[0] + east, cell[1] + south
 
 
 def add_door(doors: Doors, cell: Cell, direction: str) -> None:
-    """Connect a cell with the next one in a direction by a door, in both directions. Changes `doors`."""
+    """Add a door to `doors` between a cell and the next one in a direction, for passing both ways."""
     other = neighbour(cell, direction)
-    doors[cell][direction], doors[other][BACK[direction]] = other, cell
+    doors[cell][direction], doors[other][OPPOSITE[direction]] = other, cell
 
 
 def carve(cells: Collection[Cell], rng: np.random.Generator) -> Doors:
@@ -33,7 +33,7 @@ def carve(cells: Collection[Cell], rng: np.random.Generator) -> Doors:
     path = [min(cells)]
     seen = set(path)
     while path:
-        fresh = [d for d in STEPS if (there := neighbour(path[-1], d)) in doors and there not in seen]
+        fresh = [d for d in STEPS if (cell := neighbour(path[-1], d)) in doors and cell not in seen]
         if not fresh:
             path.pop()
             continue
@@ -45,16 +45,16 @@ def carve(cells: Collection[Cell], rng: np.random.Generator) -> Doors:
 
 
 def measure_distances(doors: Doors, start: Cell, shut: Collection[Door] = ()) -> dict[Cell, int]:
-    """Return the steps of the shortest path from `start` to every reachable cell, by cell (breadth-first search).
+    """Return the length of the shortest path from `start` to every reachable cell, by cell (breadth-first search).
 
     Doors in `shut` cannot be passed.
     """
-    steps, edge = {start: 0}, [start]
-    for cell in edge:
-        for there in doors[cell].values():
-            if there not in steps and frozenset((cell, there)) not in shut:
-                steps[there] = steps[cell] + 1
-                edge.append(there)
+    steps, queue = {start: 0}, [start]
+    for cell in queue:
+        for other in doors[cell].values():
+            if other not in steps and frozenset((cell, other)) not in shut:
+                steps[other] = steps[cell] + 1
+                queue.append(other)
     return steps
 
 
@@ -63,8 +63,8 @@ def draw_walk(
 ) -> tuple[Doors, Cell, Cell]:
     """Draw the doors of a maze, with a start and a goal that are more than `locks` steps apart.
 
-    `layout` is a seed of doors and goal, so that only the start is drawn from `rng`. A start that is "near" or "far" is
-    among the half of the other cells nearer to the goal, or farther from it; that half may be within `locks` steps.
+    With a seed `layout` for doors and goal, only the start is drawn from `rng`. A start "near" or "far" is drawn from
+    the nearer or farther half of the other cells, and may be within `locks` steps of the goal.
     """
     cells = [(x, y) for x in range(size) for y in range(size)]
     source = rng if layout is None else np.random.default_rng(layout)
@@ -75,8 +75,8 @@ def draw_walk(
         return doors, start, goal
     nearest_first = list(measure_distances(doors, goal))[1:]
     half = len(nearest_first) // 2
-    among = {"any": nearest_first, "near": nearest_first[:half], "far": nearest_first[half:]}[starts]
-    return doors, among[rng.integers(len(among))], goal
+    candidates = {"any": nearest_first, "near": nearest_first[:half], "far": nearest_first[half:]}[starts]
+    return doors, candidates[rng.integers(len(candidates))], goal
 
 
 def draw_map(doors: Doors, marks: Mapping[Cell, str], shut: Collection[Door] = ()) -> str:
@@ -88,7 +88,7 @@ def draw_map(doors: Doors, marks: Mapping[Cell, str], shut: Collection[Door] = (
     rows = [["#"] * columns for _ in range(lines)]
     for (x, y), ways in doors.items():
         rows[2 * y + 1][2 * x + 1] = marks.get((x, y), " ")
-        for direction, there in ways.items():
+        for direction, other in ways.items():
             east, south = STEPS[direction]
-            rows[2 * y + 1 + south][2 * x + 1 + east] = "D" if frozenset(((x, y), there)) in shut else " "
+            rows[2 * y + 1 + south][2 * x + 1 + east] = "D" if frozenset(((x, y), other)) in shut else " "
     return "\n".join("".join(row) for row in rows)

@@ -8,9 +8,9 @@ import numpy as np
 from games.contracts import View
 from games.families.grid import STEPS, Cell, Doors, add_door, carve, measure_distances, neighbour
 
-SHORTCUT = 0.25  # probability of an extra door between adjacent rooms
+SHORTCUT_PROBABILITY = 0.25  # of an extra door between adjacent rooms
 STRATEGIST = "strategist"
-HEEDED = 0.9
+HEED_PROBABILITY = 0.9
 """Probability that the scripted walker `heeder` follows the strategist's advice."""
 
 
@@ -38,8 +38,8 @@ def draw_house(size: int, rng: np.random.Generator) -> tuple[list[Cell], Doors]:
     doors = carve(cells, rng)
     for cell in cells:
         for direction in ("EAST", "SOUTH"):
-            near = neighbour(cell, direction) in doors
-            if near and direction not in doors[cell] and rng.random() < SHORTCUT:
+            has_neighbour = neighbour(cell, direction) in doors
+            if has_neighbour and direction not in doors[cell] and rng.random() < SHORTCUT_PROBABILITY:
                 add_door(doors, cell, direction)
     return cells, doors
 
@@ -52,12 +52,12 @@ def count_fewest_acts(house: House) -> int:
 
 def find_best_act(house: House) -> str:
     """Return the next act of a shortest solution, given full knowledge of the house."""
-    where, ways = house.places[house.wanted], house.doors[house.position]
-    if where == house.position:
+    item_place, ways = house.places[house.wanted], house.doors[house.position]
+    if item_place == house.position:
         return f"TAKE {house.wanted}"
-    if where is None and house.position == house.goal:
+    if item_place is None and house.position == house.goal:
         return f"DROP {house.wanted}"
-    steps = measure_distances(house.doors, where or house.goal)
+    steps = measure_distances(house.doors, item_place or house.goal)
     return f"GO {min(ways, key=lambda direction: steps[ways[direction]])}"
 
 
@@ -77,8 +77,8 @@ def _make_heeder(house: House, seed: int) -> Callable[[View], str]:
     rng = np.random.default_rng([seed, 2])
 
     def act(view: View) -> str:
-        said = view.public["strategy"].get(STRATEGIST, "")
-        return said if said in house.acts() and rng.random() < HEEDED else str(rng.choice(house.acts()))
+        advice = view.public["strategy"].get(STRATEGIST, "")
+        return advice if advice in house.acts() and rng.random() < HEED_PROBABILITY else str(rng.choice(house.acts()))
 
     return act
 

@@ -1,8 +1,8 @@
 """Base classes of text games on OpenSpiel's rules (Lanctot et al. 2019).
 
-A subclass names the OpenSpiel game and says in words what its acts are and what a seat sees (`games.adapters.openspiel`
-plays all other games in OpenSpiel's own words). `spiel` (the rules) and `state` (the position) are public for search
-players, solvers and best responses.
+A subclass names the OpenSpiel game, and puts its acts and each seat's facts into words. `games.adapters.openspiel`
+plays all other games in OpenSpiel's own words. `spiel` (the rules) and `state` (the position) are public attributes,
+for search players, solvers and best responses.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ OUTCOME = "outcome"
 def load(name: str) -> pyspiel.Game:
     """Load OpenSpiel's game of this name and parameters, such as `hanabi(colors=2)`. Cached.
 
-    Simultaneous moves are played in sequence. Raises ValueError in one line if there is no such game, or if it cannot
-    be played in turns from a seed.
+    Simultaneous moves are played in sequence. Raises ValueError, with a reason in one line, if there is no such game,
+    or if it cannot be played in turns from a seed.
     """
     short, names = name.partition("(")[0].strip(), pyspiel.registered_names()
     if short not in names:
@@ -54,7 +54,7 @@ def load(name: str) -> pyspiel.Game:
 
 
 @functools.cache
-def pays_all_alike(name: str) -> bool:
+def is_cooperative(name: str) -> bool:
     """Return True if OpenSpiel declares that this game always pays all seats equally."""
     utility = load(name).get_type().utility
     return bool(utility == pyspiel.GameType.Utility.IDENTICAL)
@@ -64,25 +64,25 @@ def pays_all_alike(name: str) -> bool:
 def find_stakes(name: str) -> float:
     """Return a seat's largest possible loss if the game of this name is zero-sum, else 0.
 
-    In other games OpenSpiel's minimal utility is no loss.
+    In other games, OpenSpiel's minimal utility need not be a loss.
     """
     game = load(name)
-    lost: float = -game.min_utility()
+    loss: float = -game.min_utility()
     zero_sum = game.get_type().utility == pyspiel.GameType.Utility.ZERO_SUM
-    return lost if zero_sum and 0 < lost < math.inf else 0.0
+    return loss if zero_sum and 0 < loss < math.inf else 0.0
 
 
 @contextlib.contextmanager
 def _silence_stderr() -> Iterator[None]:
-    """Silence the process's stderr within the context: OpenSpiel prints errors there before it raises them."""
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 2)
+    """Silence the process's stderr within the context, because OpenSpiel prints errors there before it raises them."""
+    stderr, devnull = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, 2)
     try:
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)
+        os.dup2(stderr, 2)
+        os.close(stderr)
+        os.close(devnull)
 
 
 def _strip_colours(text: str) -> str:
@@ -91,14 +91,14 @@ def _strip_colours(text: str) -> str:
 
 
 class OpenSpielGame(TextGame):
-    """A text game over an OpenSpiel game; a subclass passes `spiel`, its name with parameters.
+    """Base class of text games on OpenSpiel's rules. A subclass passes `spiel`, the game's name with parameters.
 
     reset(options={"chance": [outcomes]}) fixes the first chance events, as OpenSpiel's actions; later ones are
-    drawn. Reward part "outcome": what each act changed in the seat's OpenSpiel return, in the game's own units.
+    drawn. Reward part "outcome" is the change of the seat's OpenSpiel return by each act, in the game's own units.
     """
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi"]}
-    reward_parts: Mapping[str, str] = {OUTCOME: "what OpenSpiel pays at the state's change"}
+    reward_parts: Mapping[str, str] = {OUTCOME: "change of the seat's OpenSpiel return"}
     seats: tuple[str, ...] = ()
     spiel: Any
     state: Any
@@ -109,7 +109,7 @@ class OpenSpielGame(TextGame):
         self.spiel = load(spiel)
         self.seats = self.seats or tuple(f"player_{i}" for i in range(self.spiel.num_players()))
         self.stakes = find_stakes(spiel) or self.stakes
-        self.cooperative = self.cooperative or pays_all_alike(spiel)
+        self.cooperative = self.cooperative or is_cooperative(spiel)
         self.state = None
         super().__init__(**options)
 
@@ -155,13 +155,13 @@ class OpenSpielGame(TextGame):
         return returns
 
     def words(self, actions: list[int]) -> dict[str, int]:
-        """Return the OpenSpiel action of each legal act, by the act's text."""
+        """Return a dict from the text of each of these actions to the action."""
         return {self.word(action): action for action in actions}
 
     # Play.
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Create the initial state and play its chance events, scripted by the option `chance` or drawn from `rng`."""
+        """Create the initial state and play its chance events, from the option `chance` or else drawn from `rng`."""
         self.state = self.spiel.new_initial_state()
         self._rng, self._scripted = rng, list(options.get("chance", ()))
         self._returns = [0.0] * len(self.seats)
@@ -173,7 +173,7 @@ class OpenSpielGame(TextGame):
         return list(self._acts)
 
     def play(self, seat: str, act: str) -> str:
-        """Play a legal act by its text, ignoring extra blanks and mostly case, and return its text for other seats."""
+        """Play a legal act by its text and return its text for other seats. Ignores extra blanks and usually case."""
         if (word := self._find_word(act)) is None:
             raise IllegalAct("write one of the legal acts")
         action = self._acts[word]
@@ -200,7 +200,7 @@ class OpenSpielGame(TextGame):
         return words[0] if len(words) == 1 else None
 
     def _advance(self) -> None:
-        """Play due chance events, pay changes of returns, then end the match or list the next seat's acts."""
+        """Play pending chance events, pay changes of returns, then end the match or list the next seat's acts."""
         state = self.state
         while state.is_chance_node():
             outcome = self._scripted.pop(0) if self._scripted else self._draw_outcome(state.chance_outcomes())
@@ -229,7 +229,7 @@ class OpenSpielGame(TextGame):
 
 
 class GameWithDraws(OpenSpielGame):
-    """Base class of OpenSpiel board games that can end in a draw. Option draw >= 0: reward of both sides then."""
+    """Base class of OpenSpiel board games that can end in a draw. Option draw >= 0: reward of both sides for a draw."""
 
     def __init__(self, spiel: str, *, draw: float = 0.0, **options: Any) -> None:
         self.draw = number("draw", draw)

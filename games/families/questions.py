@@ -1,7 +1,6 @@
 """Base class of yes/no question games about a hidden thing: `twenty_questions` and `guess_city`.
 
-The game's book defines all questions. Things with equal facts count as one thing with several names, each of which
-wins.
+The game's book defines all questions. Things with equal facts count as one thing, and any of its names wins.
 """
 
 from __future__ import annotations
@@ -20,17 +19,17 @@ class Questions(Solitaire):
     """Base class of yes/no question games. Acts: ASK question, GUESS name, or a plain question with a single reading.
 
     Questions are answered truthfully, by yes or no. A guess is a turn like a question. With reward "steps" this is
-    LMRL-Gym's 20 questions: -1 per act, 0 for the one that names the thing. Options besides Solitaire's: open_book,
-    whether the book is a public fact; split, which things may be hidden: "all", every fourth ("test") or the others
-    ("train"). reset(options={"thing": name}) hides that thing.
+    LMRL-Gym's 20 questions: -1 per act, 0 for the right guess. Options besides Solitaire's: open_book, whether the book
+    is a public fact; split, the things that may be hidden: "all", every fourth ("test") or the others ("train").
+    reset(options={"thing": name}) hides that thing.
     """
 
     seats: tuple[str, ...] = ("guesser",)
     book: Book
-    sort: str
-    """Word for a thing in the rules."""
+    noun: str
+    """Noun for a thing in the rules, such as city."""
     notes: str = ""
-    """Further sentences of the rules."""
+    """Additional sentences for the rules."""
 
     def __init__(
         self,
@@ -51,8 +50,8 @@ class Questions(Solitaire):
             wanted = fold(str(options["thing"])).replace(" ", "")
             things = tuple(thing for thing in self.book.things if wanted in thing.spellings)
             if not things:
-                raise ValueError(f"thing must be the name of a known {self.sort}, not {options['thing']!r}")
-        # An index, so that a clone copies no book.
+                raise ValueError(f"thing must be the name of a known {self.noun}, not {options['thing']!r}")
+        # An index, so that a clone does not copy the book.
         self._hidden = int(self.book.things.index(things[rng.integers(len(things))]))
         self._answers: dict[str, str] = {}
         self._asked = 0
@@ -70,7 +69,7 @@ class Questions(Solitaire):
             valued.setdefault(attribute, []).extend([value] if value else [])
         lines = [f"ASK {attribute} {'/'.join(values)}" for attribute, values in valued.items() if values]
         return (
-            f"Find the hidden {self.sort} by yes/no questions. ASK {'/'.join(plain)}; {'; '.join(lines)}; "
+            f"Find the hidden {self.noun} by yes/no questions. ASK {'/'.join(plain)}; {'; '.join(lines)}; "
             f"or GUESS and a name. {self.max_turns} turns in all, guesses included.{self.notes}"
         )
 
@@ -84,16 +83,13 @@ class Questions(Solitaire):
         return list(self.book.acts)
 
     def play(self, seat: str, act: str) -> str:
-        """Answer a question or a guess, tell the answer, pay, and return the act as parsed.
-
-        Raises IllegalAct for other texts.
-        """
+        """Answer a question or a guess, pay, and return the parsed act. Raises IllegalAct for other texts."""
         reading = self.book.read(act)
         if not reading:
             raise IllegalAct("write ASK and one of the questions, or GUESS and a name")
-        kind, _, what = reading.partition(" ")
-        solved = kind == "GUESS" and fold(what).replace(" ", "") in self.hidden.spellings
-        yes = solved or (kind == "ASK" and what in self.hidden.facts)
+        kind, _, subject = reading.partition(" ")
+        solved = kind == "GUESS" and fold(subject).replace(" ", "") in self.hidden.spellings
+        yes = solved or (kind == "ASK" and subject in self.hidden.facts)
         self._answers[reading] = "yes" if yes else "no"
         self._asked += kind == "ASK"
         if not solved:

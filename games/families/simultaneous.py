@@ -1,4 +1,4 @@
-"""Base class of games in rounds with simultaneous choices. Choices stay hidden until all are made; talk does not."""
+"""Base class of games in rounds with simultaneous choices, which stay hidden until all are made. Talk is not hidden."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ ROUND = "round"
 class SimultaneousGame(TextGame):
     """Base class of games in rounds with hidden choices; a subclass parses a choice in `read` and pays in `settle`.
 
-    Options besides TextGame's: rounds >= 1, the most there are; continuation from 0 to 1, the chance that another round
-    follows (an unknown end: Axelrod 1984). Each round another seat is the first to choose.
+    Options besides TextGame's: rounds >= 1, their maximum number; continuation from 0 to 1, the probability of another
+    round after each (an unknown end: Axelrod 1984). Seats take turns in choosing first.
     """
 
     def __init__(self, *, rounds: int, continuation: float = 1.0, **options: Any) -> None:
@@ -28,15 +28,15 @@ class SimultaneousGame(TextGame):
         super().__init__(**options)
 
     def read(self, seat: str, act: str) -> Any:
-        """Parse a seat's act to its choice, of any type. Raises IllegalAct if the act is illegal."""
+        """Parse a seat's act to a choice of any type. Raises IllegalAct if the act is illegal."""
         raise NotImplementedError
 
     def settle(self, choices: list[Any]) -> None:
-        """Pay a finished round with these choices, in the order of seats, and announce the result."""
+        """Pay for a finished round with these choices, in the order of seats, and announce the result."""
         raise NotImplementedError
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Start without finished rounds and choices, and keep `rng` for the draws of continuation."""
+        """Start without finished rounds and choices, and keep `rng` to draw whether another round follows."""
         self._rng = rng
         self.history: list[list[Any]] = []  # the choices of each finished round, in the seats' order
         self.chosen: dict[str, Any] = {}
@@ -58,7 +58,7 @@ class SimultaneousGame(TextGame):
             self.chosen = {}
             self.history.append(choices)
             self.settle(choices)
-            if len(self.history) == self.rounds or not self._continues():
+            if len(self.history) == self.rounds or not self._draw_continuation():
                 self.end("rounds", "The match is over.")
         return ""
 
@@ -66,10 +66,10 @@ class SimultaneousGame(TextGame):
         """Return the next seat to choose; each round starts one seat later than the previous one."""
         return self.seats[(len(self.history) + len(self.chosen)) % len(self.seats)]
 
-    def _continues(self) -> bool:
+    def _draw_continuation(self) -> bool:
         return self.continuation == 1 or self._rng.random() < self.continuation
 
-    def length(self) -> str:
+    def describe_length(self) -> str:
         """Return a sentence for the rules about the number of rounds."""
         if self.continuation < 1:
             return f"At most {self.rounds} rounds; after each the match goes on with chance {self.continuation:g}."

@@ -1,4 +1,4 @@
-"""Base class of single-seat games with a goal: payment and end."""
+"""Base class of single-seat games with a goal, with their rewards and end of the match."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Solitaire(TextGame):
     """Base class of single-seat games that end at a goal, or unsolved after `max_turns` legal acts.
 
     Options besides TextGame's: max_turns >= 1; reward "goal" (part "goal": 1 for reaching it; part "cost": -cost for
-    every act) or "steps" (part "cost": -1 for every act but the one that solves, as in LMRL-Gym, Abdulhai et al. 2023);
-    cost >= 0. `stakes` is what all turns together cost, so that giving up never pays.
+    every act) or "steps" (part "cost": -1 for every act but the solving one, as in LMRL-Gym, Abdulhai et al. 2023);
+    cost >= 0. `stakes` is the cost of all turns together, so that giving up never pays.
     """
 
-    reward_parts: Mapping[str, str] = {GOAL: "1 for reaching the goal", COST: "what an act costs"}
+    reward_parts: Mapping[str, str] = {GOAL: "1 for reaching the goal", COST: "cost of an act, negative"}
 
     def __init__(
         self, *, max_turns: int, reward: Literal["goal", "steps"] = "goal", cost: float = 0.01, **options: Any

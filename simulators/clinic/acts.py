@@ -1,4 +1,4 @@
-"""Parse and format a doctor's acts, and state their rules."""
+"""Parse and format a doctor's acts, and write the rules of the game."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from simulators.clinic.table import Table
 ACT = re.compile(r"\s*(ask|test|diagnose)(?![a-z])\s*(.*?)\s*", re.IGNORECASE | re.DOTALL)
 VERBS: Mapping[str, str] = {"a": "ASK", "t": "TEST", "d": "DIAGNOSE"}
 USUAL, OFTEN, AT_TIMES = 0.8, 0.3, 0.05
-"""Minimum probabilities of HPO's very frequent, frequent and occasional signs."""
+"""Minimum probabilities of very frequent, frequent and occasional signs in the Human Phenotype Ontology."""
 
 
 def list_names(kind: str, table: Table) -> tuple[str, ...]:
@@ -22,7 +22,7 @@ def list_names(kind: str, table: Table) -> tuple[str, ...]:
 
 
 def list_codes(kind: str) -> str:
-    """Return all characters that terse names of a kind can use, the nth for its nth name.
+    """Return the one-character codes of a kind in terse mode: the nth code stands for the nth name.
 
     They are 1 to 9 for tests ("t"), else the letters a to z and A to Z.
     """
@@ -30,9 +30,10 @@ def list_codes(kind: str) -> str:
 
 
 def read_act(text: str, table: Table, terse: bool) -> tuple[str, int]:
-    """Parse an act and return its kind ("a" ask, "t" test, "d" diagnose) and the index of the named thing from 0.
+    """Parse an act to its kind ("a" ask, "t" test, "d" diagnose) and the index of its symptom, test or disease.
 
-    Things have names or numbers from 1, in terse mode codes such as `Ab` or `T1`. Raises IllegalAct for other texts.
+    The text has a name, or a number from 1; in terse mode it is a code such as `Ab` or `T1`. The returned index counts
+    from 0. Raises IllegalAct for other texts.
     """
     if terse:
         return _read_terse("".join(text.split()), table)
@@ -59,9 +60,9 @@ def format_act(kind: str, index: int, table: Table, terse: bool) -> str:
 
 
 def rules(table: Table, terse: bool, pay: str, open_book: bool) -> str:
-    """Return the rules: acts, names and `pay`, the sentence on rewards; with `open_book` also sign frequencies.
+    """Return the rules of the game: acts, all names, and `pay`, a sentence on rewards. `open_book` adds the table.
 
-    In terse mode they are only the codes of the first and last act of each kind.
+    In terse mode the rules are only the codes of the first and last act of each kind.
     """
     if terse:
         ends = [(kind, len(list_names(kind, table)) - 1) for kind in VERBS]
@@ -81,7 +82,7 @@ def rules(table: Table, terse: bool, pay: str, open_book: bool) -> str:
 
 
 def _describe_diseases(table: Table) -> Iterator[str]:
-    """Yield a heading, then a line per disease with the signs that it shows usually, often and at times."""
+    """Yield a heading, then a line per disease with its usual, common and occasional signs."""
     signs = (*list_names("a", table), *table.all_findings)
     yield "Book (usual; often; at times):"
     for disease, name in enumerate(table.names):

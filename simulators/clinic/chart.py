@@ -17,30 +17,30 @@ TOLD = "!"
 
 @dataclass
 class Chart:
-    """Doctor's knowledge of a patient. Symptoms, tests and findings are indices into the table."""
+    """The doctor's knowledge of a patient. Symptoms, tests and findings are indices into the table."""
 
     complaint: tuple[int, ...] = ()
     """Symptoms that the patient mentioned unasked."""
     answers: dict[int, Stance] = field(default_factory=dict)
-    """Stance on each symptom, except those of the complaint."""
+    """The patient's stance on each symptom that it talked about, except those of the complaint."""
     findings: dict[int, bool] = field(default_factory=dict)
-    """Whether each finding shown by a test is present."""
+    """Whether a finding is present, for the findings of the tests made."""
     strain: int = 0
-    """Strain on the patient's patience: 1 per question, 2 for a repeated one."""
+    """Strain on the patient's patience: 1 per new question, 2 per repeated one."""
     gone: bool = False
-    """Whether the patient has lost patience and answers no more."""
+    """Whether the patient has lost patience and no longer answers."""
 
     def knows(self, symptom: int) -> bool:
         """Return True if the patient has mentioned this symptom or answered about it."""
         return symptom in self.answers or symptom in self.complaint
 
     def add_complaint(self, facts: Mapping[int, Stance]) -> None:
-        """Add unasked statements of a patient: present symptoms to the complaint, all others to the answers."""
+        """Add the patient's unasked statements: symptoms it has to the complaint, all others to the answers."""
         self.complaint += tuple(sign for sign, stance in facts.items() if stance == "inform")
         self.answers |= {sign: stance for sign, stance in facts.items() if stance != "inform"}
 
-    def note_test(self, test: int, findings: tuple[bool, ...], table: Table) -> str:
-        """Add a test's findings to the chart and return them in words. `findings` are all those of the patient."""
+    def add_findings(self, test: int, findings: tuple[bool, ...], table: Table) -> str:
+        """Add a test's findings to the chart and return them as text. `findings` has all findings of the patient."""
         first, shown = table.locate_findings(test)
         self.findings |= {finding: findings[finding] for finding in range(first, first + len(shown))}
         return "; ".join(f"{name}: {'yes' if self.findings[first + n] else 'no'}" for n, name in enumerate(shown))
@@ -51,14 +51,15 @@ class Chart:
             "complaint": [table.symptom_names[symptom] for symptom in self.complaint],
             "answers": {table.symptom_names[symptom]: SAID[stance] for symptom, stance in self.answers.items()},
             "findings": {
-                table.all_findings[finding]: "yes" if there else "no" for finding, there in self.findings.items()
+                table.all_findings[finding]: "yes" if is_present else "no"
+                for finding, is_present in self.findings.items()
             },
         }
 
     def as_marks(self, table: Table) -> str:
-        """Return the chart in few characters: letter and mark per symptom, digit and marks per test.
+        """Return the chart in few characters: a letter and mark per symptom, a digit and marks per test.
 
-        Marks of symptoms are ! (complaint), + (yes), - (no) and ? (unsure).
+        Marks of symptoms are ! (complaint), + (yes), - (no) and ? (unsure); those of findings are + and -.
         """
         parts = [LETTERS[symptom] + TOLD for symptom in self.complaint]
         parts += [LETTERS[symptom] + MARKS[stance] for symptom, stance in self.answers.items()]

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from games.base import IllegalAct, flag, number, to_one_line, whole_number
-from simulators.base import MIXED, Answer
+from simulators.base import MIXED, Script
 from simulators.clinic import acts, players
 from simulators.clinic.advice import MAX_RECOMMENDATIONS, Advice
 from simulators.clinic.chart import Chart
@@ -32,41 +32,43 @@ DOCTOR, PATIENT, LAB = "doctor", "patient", "lab"
 class Clinic(PersonGame):
     """Medical diagnosis game: a doctor finds a simulated patient's disease by questions and tests.
 
-    Acts: ASK symptom (the patient says yes, no or unsure), TEST name (shows its findings exactly), DIAGNOSE disease.
-    Questions and tests share a budget that is known from the start; a diagnosis ends the match. Symptoms, tests and
-    diseases may be named or numbered from 1. `simulators.clinic.patient` says what a patient with a seat does.
+    Acts: ASK symptom (the patient says yes, no or unsure), TEST name (shows its findings without error), DIAGNOSE
+    disease. Questions and tests share a budget that is known from the start; a diagnosis ends the match. Symptoms,
+    tests and diseases are given by name, or by number from 1. `simulators.clinic.patient` describes a patient's seat.
 
-    Options besides PersonGame's:
-    diseases, symptoms: their numbers, 20 and 44 by default. table: the seed of the sign frequencies.
+    Options in addition to PersonGame's:
+    diseases, symptoms: number of diseases and symptoms, 20 and 44 by default. table: seed of the sign frequencies.
     source: origin of the table, which is a simulation and never advice:
     "synthetic" (all invented); "pgmpy:child", "pgmpy:hepar2" or "pgmpy:asia" (a published Bayesian network of fixed
     size, `simulators.clinic.networks`); "orphanet" (rare diseases and the frequencies of their signs,
     `simulators.clinic.orphanet`; uses the Human Phenotype Ontology and Orphanet's data, CC-BY 4.0). The latter two
     need the extra `clinic`; their modules state the licences.
-    budget: questions and tests, a number or [low, high], drawn for each match.
-    slip: the share of answers that are wrong, for a cooperative patient.
-    reward "outcome": `diagnosis` 1 for the right one, `cost` -question_cost or -test_cost, `repeat` -0.1, and -0.1 for
-    illegal acts; a question alone never pays. "doctoragent", for replication: `simulators.clinic.fees`.
-    recommendations: their number; a diagnosis ends with one of them (DIAGNOSE disease RECOMMEND 1, terse `Db1`). 0 asks
-    for none. The right one pays `recommendation` in "doctoragent".
+    budget: number of questions and tests per match, or [low, high] to draw it for each match.
+    slip: share of wrong answers of a cooperative patient.
+    reward: "outcome" pays `diagnosis` (1 if right), `cost` (-question_cost or -test_cost), `repeat` (-0.1) and -0.1 for
+    illegal acts; a question alone never pays. "doctoragent" replicates DoctorAgent-RL (`simulators.clinic.fees`).
+    recommendations: number of recommendations, one of which ends a diagnosis (DIAGNOSE disease RECOMMEND 1, terse
+    `Db1`); 0 for none. The right one pays `recommendation` in "doctoragent".
     information: weight of the shaping reward (part `information`), 0 by default. Each act pays its change of the
-    potential 1 - H/log2(diseases), where H is the entropy of the exact posterior in bits. The end takes the potential
-    back, so that shaping changes returns by a constant of the deal and no policy's rank (Ng et al. 1999).
-    terse: acts and facts in as few tokens as possible, for tiny models. open_book: the rules contain the table.
+    potential 1 - H/log2(diseases), where H is the entropy of the exact posterior in bits. The end of the match takes
+    the potential back, so shaping shifts all returns of a deal by the same constant and no policy's rank changes (Ng et
+    al. 1999).
+    terse: abbreviate acts and facts to few tokens, for tiny models. open_book: show the table in the rules.
     """
 
     name = "clinic"
     metadata: ClassVar[dict[str, Any]] = {"name": "clinic_v0", "render_modes": ["ansi"]}
     reward_parts: Mapping[str, str] = {
-        "diagnosis": "the right disease", "cost": "of questions and tests", "repeat": "what is known was asked again",
-        "information": "shaping, by what is known", "question": "an answered question (doctoragent)",
-        "unsure": "a question without an answer (doctoragent)", "overrun": "no turns are left (doctoragent)",
+        "diagnosis": "the right disease", "cost": "the price of a question or test",
+        "repeat": "a repeated question or test", "information": "shaping by the information gained",
+        "question": "an answered question (doctoragent)", "unsure": "an unanswered question (doctoragent)",
+        "overrun": "an act beyond the budget (doctoragent)",
         "recommendation": "the right recommendation (doctoragent)",
-        "reading": "the patient's words had to be replaced", "wrong": "the patient told what is not so",
-        "secret": "the patient told a secret unasked", "unread": "the patient's answer cannot be read",
+        "reading": "the patient's text was rejected", "wrong": "the patient said something false",
+        "secret": "the patient revealed a secret unasked", "unread": "the patient's text did not answer",
     }  # fmt: skip
     personas = tuple(PERSONAS)
-    players: Mapping[str, Callable[[Clinic, int], Answer]] = players.PLAYERS
+    players: Mapping[str, Callable[[Clinic, int], Script]] = players.PLAYERS
     seats: tuple[str, ...] = (DOCTOR,)
     person_seat = PATIENT
 
@@ -115,7 +117,7 @@ class Clinic(PersonGame):
 
     @property
     def floor(self) -> float:
-        """Success rate of the random player, whose diagnosis is a random disease."""
+        """Success rate of the random player, who names a random disease."""
         return 1 / self.diseases
 
     @property
@@ -126,24 +128,24 @@ class Clinic(PersonGame):
     # Methods of TextGame and Simulator.
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw the budget and the patient (or take it from the option `record`), and send its first words."""
+        """Draw the budget and the patient, and send its first words. The reset option `record` sets the patient."""
         low, high = self.budgets
         self.budget = int(rng.integers(low, high + 1))
-        voice, draws = rng.spawn(2)
+        wording_rng, record_rng = rng.spawn(2)
         if "record" in options:
             record = restore_record(options["record"])
         else:
-            persona = self.draw_persona(draws)
+            persona = self.draw_persona(record_rng)
             record = self.draw_entity(
-                lambda: draw_record(draws, self.table, persona, self.slip), lambda drawn: str(drawn.entity)
+                lambda: draw_record(record_rng, self.table, persona, self.slip), lambda drawn: str(drawn.entity)
             )
-        self.patient = Patient(record, voice, self.person, self.table)
+        self.patient = Patient(record, wording_rng, self.person, self.table)
         self.chart = Chart(complaint=() if self.is_played else record.complaint)
         self.tested: list[int] = []
         self.questions = self.tests = self.repeated = 0
         self.named: int | None = None
         self.recommended: int | None = None
-        self.informed = self._compute_potential()
+        self.potential = self._compute_potential()
         if self.is_played:
             self.patient.template, self.agent_selection = self.patient.draw_opening(), PATIENT
         else:
@@ -160,15 +162,15 @@ class Clinic(PersonGame):
         return {"left": self.left}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return a seat's own facts: the doctor's chart, in words or short marks; the patient's `Patient.facts`."""
+        """Return a seat's private facts: the doctor's chart, in words or marks; for the patient `Patient.as_facts`."""
         if seat == PATIENT:
             return self.patient.as_facts()
         return {"chart": self.chart.as_marks(self.table)} if self.terse else self.chart.as_facts(self.table)
 
     def legal(self, seat: str) -> list[str] | None:
-        """Return the doctor's useful acts: new questions and tests within the budget, and all diagnoses.
+        """Return the doctor's new questions and tests within the budget, and all diagnoses. Repeats are legal too.
 
-        For the patient's seat it returns yes, no and unsure, or None with person "render". Repetitions are legal, too.
+        For the patient's seat, returns yes, no and unsure, or None with person "render".
         """
         if seat == PATIENT:
             return None if self.person == "render" else list(SHORT.values())
@@ -176,7 +178,7 @@ class Clinic(PersonGame):
         if self.left:
             open_acts += [("a", symptom) for symptom in range(self.symptoms) if not self.chart.knows(symptom)]
             open_acts += [("t", test) for test in range(len(self.table.tests)) if test not in self.tested]
-        ends = [self.advice.write(index) for index in range(self.advice.count)] or [""]
+        ends = [self.advice.format_suffix(index) for index in range(self.advice.count)] or [""]
         return [
             acts.format_act(kind, index, self.table, self.terse) + end
             for kind, index in sorted(open_acts)
@@ -184,19 +186,20 @@ class Clinic(PersonGame):
         ]
 
     def next_seat(self, seat: str) -> str:
-        """Return the patient's seat while it must answer, else the doctor."""
+        """Return the patient's seat if it owes an answer, else the doctor's."""
         return DOCTOR if not self.patient.template or self.person == "script" else PATIENT
 
     def play(self, seat: str, act: str) -> str:
-        """Play an act of the doctor, or the patient's answer, and return its text for the other seat.
+        """Play an act of the doctor, or the patient's answer. Returns the text for the other seat.
 
-        Raises IllegalAct for unreadable acts, and for questions and tests beyond the budget unless they end the match.
+        Raises IllegalAct for an act that cannot be parsed, and for a question or test beyond the budget, which with
+        `reward` "doctoragent" ends the match instead.
         """
         if seat == PATIENT:
             return self._listen(act)
         plain, recommended = self.advice.split(act)
         kind, index = acts.read_act(plain, self.table, self.terse)
-        self.advice.require(kind, recommended)
+        self.advice.check_act(kind, recommended)
         if kind == "d":
             self._diagnose(index, recommended)
         elif not self.left:
@@ -205,16 +208,16 @@ class Clinic(PersonGame):
             self._ask(index)
         else:
             self._test(index)
-        return acts.format_act(kind, index, self.table, self.terse) + self.advice.write(recommended)
+        return acts.format_act(kind, index, self.table, self.terse) + self.advice.format_suffix(recommended)
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return the outcome, its cost, and exact posteriors given the doctor's chart.
+        """Return the match's figures: its outcome and costs, and exact posteriors given the doctor's chart.
 
-        `score` is 1 for the right disease minus the cost of questions, tests, repetitions and illegal acts, at least 0.
-        It does not depend on the option `reward`. `posterior` is the probability of the true disease, `posterior_named`
-        that of the named one, `posterior_best` the highest, and `regret` is `posterior_best` - `posterior_named`;
-        `entropy` is in bits.
-        `letter`, in terse mode, is the right letter after D, and `advised` whether the recommendation was right.
+        `score` is 1 for the right disease minus the costs of questions, tests, repeats and illegal acts, at least 0. It
+        does not depend on the option `reward`. `posterior` is the probability of the true disease, `posterior_named`
+        that of the named one, `posterior_best` the highest, and `regret` is `posterior_best` - `posterior_named`.
+        `entropy` is in bits. `letter` is the code of the true disease in terse mode. `advised` tells whether the
+        recommendation was right.
         """
         record, names, fees = self.patient.record, self.table.names, self.outcome
         chances = self.solver.posterior(self.chart, self.budget)
@@ -263,7 +266,7 @@ class Clinic(PersonGame):
     def end(self, reason: str, announcement: str) -> None:
         """End the match and deduct the shaping potential, so that shaping does not change which policy is best."""
         if self.information:
-            self.pay(DOCTOR, "information", -self.informed)
+            self.pay(DOCTOR, "information", -self.potential)
         super().end(reason, announcement)
 
     def _diagnose(self, disease: int, recommended: int | None) -> None:
@@ -290,7 +293,7 @@ class Clinic(PersonGame):
         self.patient.ask(symptom)
         self._charge("cost", self.fees.question)
         if again:
-            self._repeat()
+            self._charge_repeat()
         if self.person == "script":
             self.tell(self.patient.template, DOCTOR, sender=PATIENT)
             self._take_answers({symptom: self.patient.record.answers[symptom]})
@@ -299,12 +302,12 @@ class Clinic(PersonGame):
         self.tests += 1
         self._charge("cost", self.fees.test)
         if test in self.tested:
-            self._repeat()
+            self._charge_repeat()
         self.tested.append(test)
-        self.tell(self.chart.note_test(test, self.patient.record.findings, self.table), DOCTOR, sender=LAB)
+        self.tell(self.chart.add_findings(test, self.patient.record.findings, self.table), DOCTOR, sender=LAB)
         self._pay_information()
 
-    def _repeat(self) -> None:
+    def _charge_repeat(self) -> None:
         self.repeated += 1
         self._charge("repeat", self.fees.repeat)
 
@@ -313,7 +316,7 @@ class Clinic(PersonGame):
             self.pay(DOCTOR, part, fee)
 
     def _listen(self, text: str) -> str:
-        """Check the patient's text, pay its fines and return it for the doctor; "" if the seat must repeat it."""
+        """Check and fine the patient's text. Returns the text for the doctor, or "" if the seat must answer again."""
         text = to_one_line(text)
         if self.is_played and not self.admit_text(text):
             return ""
@@ -329,7 +332,7 @@ class Clinic(PersonGame):
         self.patient.template = ""
         if self.patient.due is None:
             self.chart.add_complaint(facts)
-            self.informed = self._compute_potential()
+            self.potential = self._compute_potential()
         else:
             self._take_answers(facts)
         return words
@@ -353,8 +356,8 @@ class Clinic(PersonGame):
     def _pay_information(self) -> None:
         """Pay the doctor the shaping reward: the change of the potential since the last payment."""
         if self.information:
-            before, self.informed = self.informed, self._compute_potential()
-            self.pay(DOCTOR, "information", self.informed - before)
+            before, self.potential = self.potential, self._compute_potential()
+            self.pay(DOCTOR, "information", self.potential - before)
 
     def _compute_potential(self) -> float:
         """Return the shaping potential, `information` times (1 - entropy of the posterior / log2(diseases))."""
@@ -365,7 +368,7 @@ class Clinic(PersonGame):
 
 
 def _parse_budget(option: object) -> tuple[int, int]:
-    """Return the lowest and highest budget, from a number or [low, high]. Raises ValueError for anything else."""
+    """Parse the option `budget`, a number or [low, high], to (low, high). Raises ValueError for anything else."""
     ends = option if isinstance(option, list | tuple) else (option, option)
     if len(ends) != 2:
         raise ValueError(f"budget must be a whole number or [low, high], not {option!r}")

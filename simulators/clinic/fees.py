@@ -1,4 +1,4 @@
-"""Rewards of a doctor's acts: for the outcome alone, or as in DoctorAgent-RL."""
+"""Rewards of a doctor's acts, for the outcome alone or as in DoctorAgent-RL."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ REPEAT = 0.1
 
 @dataclass(frozen=True)
 class Fees:
-    """Rewards of the doctor's acts; costs are negative. Parts with 0 are not paid."""
+    """Rewards of the doctor's acts. Costs are negative; a part with 0 is not paid."""
 
     diagnosis: float
     """For the right diagnosis."""
@@ -20,20 +20,20 @@ class Fees:
     test: float
     """For any test, as part `cost`."""
     repeat: float
-    """For a question or test about something known."""
+    """For a repeated question or test."""
     invalid: float
     """For an illegal act, unless the option `penalty` is set."""
     answered: float = 0.0
-    """For a new question with an answer, as part `question`."""
+    """For a new question that the patient answers, as part `question`."""
     unsure: float = 0.0
-    """For a new question without an answer."""
+    """For a new question to which the patient is unsure."""
     recommendation: float = 0.0
     """For the right recommendation, if the clinic asks for one."""
     overrun: float = 0.0
     """For a question or test beyond the budget, which ends the match. At 0 it is an illegal act instead."""
 
     def describe(self) -> str:
-        """Return the fees in one sentence, for the rules."""
+        """Return a sentence about the fees, for the rules of the game."""
         if self.answered:
             return (
                 f"An answered question pays {self.answered:g}, an unanswered one {self.unsure:g}, a repeated one "
@@ -46,7 +46,7 @@ class Fees:
 
 
 def outcome_fees(question_cost: float, test_cost: float) -> Fees:
-    """Return fees that reward only the right diagnosis (1); questions, tests, repeats and illegal acts have costs."""
+    """Return fees that reward only the right diagnosis (1). Questions, tests, repeats and illegal acts cost."""
     return Fees(diagnosis=1.0, question=-question_cost, test=-test_cost, repeat=-REPEAT, invalid=-REPEAT)
 
 
@@ -56,13 +56,13 @@ DOCTORAGENT = Fees(
 )  # fmt: skip
 """Rewards of DoctorAgent-RL (judge variant) per turn. Nine filler questions pay more than a diagnosis.
 
-The original grants 0 to 5 each for how near diagnosis and recommendation come in words; here both are right or wrong.
+The original grants 0 to 5 each by the textual similarity of diagnosis and recommendation; here each is right or wrong.
 """
 
 
-def choose_fees(reward: Reward, plain: Fees) -> Fees:
-    """Return the fees of the option `reward`: `plain` for "outcome", or `DOCTORAGENT`. Raises ValueError if unknown."""
-    options = {"outcome": plain, "doctoragent": DOCTORAGENT}
+def choose_fees(reward: Reward, outcome: Fees) -> Fees:
+    """Return the fees for `reward`: `outcome` for "outcome", `DOCTORAGENT` for "doctoragent", else raise ValueError."""
+    options = {"outcome": outcome, "doctoragent": DOCTORAGENT}
     if reward not in options:
         raise ValueError(f'reward must be "outcome" or "doctoragent", not {reward!r}')
     return options[reward]

@@ -1,13 +1,12 @@
-"""Bayesian networks in pgmpy's package as tables: the probability of each sign given one disease, computed exactly.
+"""Tables from Bayesian networks in the package pgmpy: the exact probability of each sign given one disease.
 
 child: congenital heart disease (Spiegelhalter and Cowell 1992); asia: lung diseases (Lauritzen and Spiegelhalter 1988);
 hepar2: liver diseases (Onisko 2003). If diseases are separate nodes, a patient has exactly one: all others are absent.
-A sign is present if its node has one of the values listed here. Its probability given the disease is exactly the
-network's. Other dependence between signs is dropped, so that naive Bayes is exact for the clinic's patients. Networks
-without a patient who could answer (alarm, pathfinder, munin and others) are left out.
+A sign is present if its node has one of the values listed here. Its probability given the disease is the network's, by
+variable elimination. Further dependence between signs is dropped, so that naive Bayes is exact for the clinic's
+patients. Networks with no patient to ask (alarm, pathfinder, munin and others) are left out.
 
-Licence: pgmpy, MIT, and the networks in its package, which are those of the bnlearn repository. Simulation only, never
-advice.
+Licence: pgmpy is MIT; its networks come from the bnlearn repository. Simulation only, never advice.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class Network(NamedTuple):
     absent: str
     """Value of a disease's node if the patient lacks that disease."""
     symptoms: str
-    """A line per symptom: its node and, after a semicolon, the sign in the format of `signs.parse_signs`."""
+    """One line per symptom: its node and value, a semicolon, and the sign in the format of `signs.parse_signs`."""
     secret: str
     """Symptoms that the patient mentions only when asked, in the same format."""
     tests: Mapping[str, Mapping[str, str]]
@@ -156,7 +155,7 @@ NETWORKS: Mapping[str, Network] = {
 
 
 def build_table(name: str) -> Table:
-    """Return the table of a network in `NETWORKS`, with exact probabilities. Raises ValueError without pgmpy."""
+    """Build the table of a network in `NETWORKS`. Raises ValueError if pgmpy is not installed."""
     network, solver = NETWORKS[name], _load_solver(name)
     cases = [_split_selection(disease) for disease in network.diseases.values()]
     others = {node: network.absent for node, _ in cases}
@@ -183,10 +182,10 @@ def _split_selection(selection: str) -> tuple[str, list[str]]:
 
 
 def _query_chances(solver: Any, evidences: list[dict[str, str]], signs: list[str]) -> Floats:
-    """Return P(sign | disease) as a read-only array [diseases, signs], rounded to `DIGITS` decimals.
+    """Compute P(sign | disease) as a read-only array [diseases, signs], rounded to `DIGITS` decimals.
 
-    `evidences` are the values of the disease nodes for each disease. A sign is `node=value,value`, and is present if
-    the node has any of the values. `solver` is that of `_load_solver`.
+    `solver` answers queries on the network. `evidences` has the values of the disease nodes for each disease. A sign
+    `node=value,value` is present if the node has any of the values.
     """
     rows = []
     for evidence in evidences:

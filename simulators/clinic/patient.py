@@ -1,9 +1,9 @@
-"""The patient's side of a match: the due answer, its wording, and the facts read from it.
+"""The patient's side of a match: the due answer, its wording, and the facts parsed from it.
 
-With person "render", a text that the extractor does not read as exactly the due act is requested once more, and then
-replaced by the template; each costs the patient's seat 0.1 (part `reading`). With "free", the extractor's reading
-counts. The seat shares the doctor's `diagnosis` and pays 0.1 for each fact that is not in its record (`wrong`), for
-each unasked secret (`secret`), and for a text without an answer to the question (`unread`). With "played", the seat
+With person "render", the seat words the due answer. If the extractor parses its text as anything else, another text is
+requested once, and then the template replaces it; each costs the seat 0.1 (part `reading`). With "free", the parsed
+facts count. The seat shares the doctor's `diagnosis`, and pays 0.1 for each fact that contradicts its record (`wrong`),
+for each unasked secret (`secret`), and for a text that does not answer the question (`unread`). With "played", the seat
 also speaks first and may leave, and pays only the fines of `simulators.played`.
 """
 
@@ -26,12 +26,12 @@ from simulators.played import FINE, Faults
 OPENINGS = ("Hello doctor. I have {them}.", "Good morning. I have {them} these days.", "Doctor, I have {them}.")
 UNWELL = ("Hello doctor. I do not feel well.", "Good morning. Something is wrong with me.", "Doctor, I feel ill.")
 SHORT: Mapping[Stance, str] = {"inform": "yes", "deny": "no", "unknown": "unsure"}
-"""Shortest answers, which are the listed acts in free play."""
+"""Shortest answers, the listed acts of a free or played seat."""
 
 
 @dataclass
 class Patient:
-    """Patient of one match: its hidden record, the unanswered question, and checks of the seat that words answers."""
+    """Patient of one match: its hidden record, the unanswered question, and checks of its seat's texts."""
 
     record: Record
     rng: np.random.Generator
@@ -47,29 +47,29 @@ class Patient:
     """Scripted answer to that question."""
 
     def draw_opening(self) -> str:
-        """Return the patient's first words, which mention every symptom of the record's complaint."""
-        things = [self.table.signs[sign].it for sign in self.record.complaint]
+        """Draw a wording of the patient's first words, which mention every symptom of the complaint."""
+        things = [self.table.signs[sign].phrase for sign in self.record.complaint]
         wordings = OPENINGS if things else UNWELL
         return wordings[self.rng.integers(len(wordings))].format(them=join_words(things))
 
     def ask(self, sign: int) -> None:
-        """Set the symptom that the doctor asks about, and draw a wording of the record's answer as the template."""
+        """Ask about a symptom: set it as due, and draw a wording of the record's answer as the template."""
         self.due = sign
         manner = PERSONAS[self.record.persona].manner
-        self.template = word_act(self.act, self.table.signs[sign].it, manner, self.rng)
+        self.template = word_act(self.act, self.table.signs[sign].phrase, manner, self.rng)
 
     @property
     def act(self) -> Act:
-        """The record's answer to the current question, as a speech act on the symptom."""
+        """Speech act of the record's answer to the current question."""
         assert self.due is not None
         return Act(self.record.answers[self.due], self.table.symptom_names[self.due])
 
     def as_facts(self) -> dict[str, Any]:
-        """Return the patient seat's facts: due act ("say"), template and short answer, each "" without a question.
+        """Return the patient seat's facts: due act ("say"), "template" and short "answer", each "" without a question.
 
-        With person "free" or "played" also the symptoms that it has, is unsure about, or should keep secret ("have",
-        "unsure", "secret"). A played one that is to speak first has a template, too; its "have" is also divided into
-        what it "tells" unasked and "hides".
+        A free or played seat also sees the symptoms that it has, is unsure about, or should keep secret ("have",
+        "unsure", "secret"). A played one also sees which of "have" it "tells" unasked and "hides", and its opening as
+        the first template.
         """
         answers = self.record.answers
         due = {"say": "", "template": self.template, "answer": ""}
@@ -91,11 +91,11 @@ class Patient:
         return due | record
 
     def hear(self, text: str) -> tuple[str, dict[int, Stance], dict[str, float]] | None:
-        """Check the seat's answer; return (text for the doctor, stance by symptom index, fines by reward part).
+        """Check the seat's text. Returns (text for the doctor, stance by symptom index, fines by reward part).
 
-        With person "render" a wrong text gives None, to request it again, and the second time is replaced by the
-        template. A free text counts as read; a question that it leaves open is answered "unknown". A played patient may
-        say it unasked, and its fines are none of these.
+        With person "render", returns None for the first wrong text, to request another, and replaces the second by the
+        template. For "free" and "played", the parsed stances count, and an open question is answered "unknown". A
+        played patient is fined elsewhere (`PersonGame.admit_text`).
         """
         if self.person == "played":
             facts = self._read(text)
@@ -103,7 +103,7 @@ class Patient:
         assert self.due is not None
         asked, words = self.table.symptom_names[self.due], self.table.words
         if self.person == "render":
-            heard = self.renderings.settle(text, self.template, lambda said: words.understand(said, asked))
+            heard = self.renderings.choose_text(text, self.template, lambda said: words.understand(said, asked))
             if heard is None:
                 return None
             fine = {} if heard == text else {"reading": -FINE}
@@ -122,8 +122,8 @@ class Patient:
     def check(self, text: str, chart: Chart) -> Faults:
         """Return the faults of a played patient's text.
 
-        Wrong are stances that are not its record's answers, and names of diseases. Secret symptoms are leaked unless
-        asked about or in the chart. An answer to the question is withheld if none can be read.
+        Wrong are stances that contradict its record, and names of diseases. Secret symptoms are leaked unless they are
+        asked about or in the chart. The answer is withheld if none to the question can be parsed.
         """
         facts, signs, said = self._read(text), self.table.signs, f" {fold(text)} "
         wrong = [signs[sign].name for sign, stance in facts.items() if self.record.answers[sign] != stance]
@@ -133,13 +133,13 @@ class Patient:
         return Faults(wrong, [signs[sign].name for sign in leaked], unread)
 
     def _read(self, text: str) -> dict[int, Stance]:
-        """Return the text's stances by symptom index; a bare yes or no is about the question."""
+        """Parse a text's stances by symptom index. A bare yes or no answers the question."""
         asked = "" if self.due is None else self.table.symptom_names[self.due]
         index = {name: number for number, name in enumerate(self.table.symptom_names)}
         return {index[topic]: stance for topic, stance in self.table.words.read(text, asked).items() if topic in index}
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return counts of the seat's texts: results of checks for "render", fines for "free", {} for the script."""
+        """Return counts of the seat's texts: results of checks for "render", fines for "free", {} otherwise."""
         if self.person in ("script", "played"):
             return {}
         if self.person == "render":

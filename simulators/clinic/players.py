@@ -1,6 +1,7 @@
 """Scripted players of the clinic: noop, random, oracle, and askers that use the exact posterior.
 
-At the patient's seat, `oracle` says what the record says, `noop` nothing, and all others a random yes, no or unsure.
+At the patient's seat, `oracle` answers from the record, `noop` says nothing, and all others say yes, no or unsure at
+random.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from games.contracts import View
-from simulators.base import Answer
+from simulators.base import Script
 from simulators.clinic import acts
 from simulators.clinic.advice import Advice
 from simulators.clinic.chart import Chart
@@ -21,9 +22,9 @@ from simulators.clinic.posterior import Inference
 from simulators.clinic.table import Table
 
 SURE = 0.98
-"""Probability at which a disease is named without further questions."""
+"""Probability at which the asker names a disease without further questions."""
 WORTHLESS = 1e-3
-"""Minimum information gain of a question, in bits."""
+"""Information gain up to which the asker makes no further question or test, in bits."""
 
 
 class Visit(Protocol):
@@ -50,19 +51,19 @@ class Visit(Protocol):
         ...
 
 
-def noop(game: Visit, seed: int) -> Answer:
+def noop(game: Visit, seed: int) -> Script:
     """Return a player that always writes an empty text."""
     return lambda view: ""
 
 
-def at_random(game: Visit, seed: int) -> Answer:
-    """Return a player that picks random listed acts, or says yes, no or unsure at random where none are listed."""
+def at_random(game: Visit, seed: int) -> Script:
+    """Return a player of random listed acts. If none are listed, it says yes, no or unsure at random."""
     rng = random.Random(seed)
     return lambda view: rng.choice(view.legal or list(SHORT.values()))
 
 
-def oracle(game: Visit, seed: int) -> Answer:
-    """Return a player that knows the record: it names the disease at once, or says the template as the patient."""
+def oracle(game: Visit, seed: int) -> Script:
+    """Return a player that knows the record. It names the disease at once; as the patient it says the template."""
 
     def answer(view: View) -> str:
         if view.seat != game.seats[0]:
@@ -72,10 +73,10 @@ def oracle(game: Visit, seed: int) -> Answer:
     return answer
 
 
-def asker(game: Visit, seed: int) -> Answer:
-    """Return a player that asks or tests by the largest exact information gain, then names the likeliest disease.
+def asker(game: Visit, seed: int) -> Script:
+    """Return a player that makes the question or test with the most expected information, then names a disease.
 
-    It stops at a probability of `SURE`, or once no act is worth more than `WORTHLESS` bits.
+    It names the likeliest disease at a probability of `SURE`, or once no act is worth more than `WORTHLESS` bits.
     """
 
     def choose() -> tuple[str, int] | None:
@@ -93,8 +94,8 @@ def asker(game: Visit, seed: int) -> Answer:
     return _diagnoser(game, seed, choose)
 
 
-def random_asker(game: Visit, seed: int) -> Answer:
-    """Return a player that asks about random unknown symptoms within the budget, then names the likeliest disease."""
+def random_asker(game: Visit, seed: int) -> Script:
+    """Return a player that asks about random unknown symptoms up to the budget, then names the likeliest disease."""
     rng = random.Random(seed)
 
     def choose() -> tuple[str, int] | None:
@@ -104,10 +105,10 @@ def random_asker(game: Visit, seed: int) -> Answer:
     return _diagnoser(game, seed, choose)
 
 
-def _diagnoser(game: Visit, seed: int, choose: Callable[[], tuple[str, int] | None]) -> Answer:
-    """Return a player that plays acts (kind, index) of `choose` within the budget, then names the likeliest disease.
+def _diagnoser(game: Visit, seed: int, choose: Callable[[], tuple[str, int] | None]) -> Script:
+    """Return a player that plays the acts (kind, index) chosen by `choose`, then names the likeliest disease.
 
-    It names it early if `choose` returns None. At the patient's seat it answers at random.
+    It names the disease if `choose` returns None or the budget is spent. At the patient's seat it answers at random.
     """
     patient = at_random(game, seed)
 
@@ -124,11 +125,11 @@ def _diagnoser(game: Visit, seed: int, choose: Callable[[], tuple[str, int] | No
 
 def _format_act(game: Visit, kind: str, index: int) -> str:
     """Return an act as text; a diagnosis includes the disease's recommendation."""
-    end = game.advice.write(game.advice.right[index]) if kind == "d" else ""
+    end = game.advice.format_suffix(game.advice.right[index]) if kind == "d" else ""
     return acts.format_act(kind, index, game.table, game.terse) + end
 
 
-PLAYERS: Mapping[str, Callable[[Visit, int], Answer]] = {
+PLAYERS: Mapping[str, Callable[[Visit, int], Script]] = {
     "noop": noop,
     "random": at_random,
     "oracle": oracle,

@@ -1,14 +1,14 @@
 """Exact posterior of the diseases given the doctor's observations, and the information gain of acts.
 
 The hypotheses are pairs of persona and disease. Given a pair, symptoms and findings are independent, and so are the
-patient's statements about them, so naive Bayes is exact. With probability p of the symptom, f of forgetting it, v of
-mentioning it unasked (0 for secrets) and e of a slip, for each symptom
+patient's statements about them, so naive Bayes is exact. Let p be the probability of the symptom, f of forgetting it, v
+of mentioning it unasked (0 for secrets) and e of a wrong answer. Then the probabilities for each symptom are
 
 - mentioned unasked: p (1-f) v
 - not mentioned: 1 - p (1-f) v
 - not mentioned, then asked: yes (1-f) [p (1-v) (1-e) + (1-p) e], no (1-f) [p (1-v) e + (1-p) (1-e)], unsure f
 
-The last three sum to 1 - p (1-f) v. Personas that lose patience after n questions leave; all others stay.
+The last three sum to 1 - p (1-f) v. Whether the patient has left also excludes personas (`strain_limit`).
 """
 
 from __future__ import annotations
@@ -28,13 +28,16 @@ STANCES: tuple[Stance, ...] = ("inform", "deny", "unknown")
 
 
 def strain_limit(persona: str, budget: int) -> float:
-    """Return the strain at which this persona leaves, given the budget of questions; infinite if it never does."""
+    """Return the strain (`Chart.strain`) at which a persona leaves, given the budget; infinite if it never does."""
     patience = PERSONAS[persona].patience
     return math.inf if patience >= 1 else max(1, math.ceil(patience * budget))
 
 
 class Inference:
-    """Exact Bayesian inference of the disease from a doctor's chart, for a table, possible personas and slip rate."""
+    """Exact Bayesian inference of the disease from a doctor's chart.
+
+    Assumes a table, equally likely personas, and a cooperative patient's rate of wrong answers (`slip`).
+    """
 
     def __init__(self, table: Table, personas: tuple[str, ...], slip: float) -> None:
         self.table, self.personas = table, personas
@@ -57,26 +60,26 @@ class Inference:
             self.log_mentioned, self.log_unmentioned = np.log(unasked), np.log1p(-unasked)
             self.log_findings = np.log(np.stack([1 - table.findings, table.findings]))
             self.log_answers = np.log(np.stack([yes, no, np.broadcast_to(forgets, yes.shape)])) - self.log_unmentioned
-            """(stances, personas, diseases, symptoms): log-probability of an answer, if not mentioned unasked."""
+            """[stances, personas, diseases, symptoms]: log-probability of an answer about an unmentioned symptom."""
         self.log_initial = np.log(table.prior)[None] - math.log(len(personas)) + self.log_unmentioned.sum(axis=2)
         """Log-weights of all hypotheses if nothing was mentioned unasked."""
 
     def weights(self, chart: Chart, budget: int) -> Floats:
         """Return the joint posterior of persona and disease, [personas, diseases], given the chart.
 
-        A chart that no record allows, which a free patient can cause, gives the prior.
+        Returns the prior for a chart that contradicts every record, which a free patient can cause.
         """
         logs = self.log_initial.copy()
         for sign in chart.complaint:
             logs += self.log_mentioned[:, :, sign] - self.log_unmentioned[:, :, sign]
         for sign, stance in chart.answers.items():
             logs += self.log_answers[STANCES.index(stance), :, :, sign]
-        for finding, there in chart.findings.items():
-            logs += self.log_findings[int(there), :, finding][None]
+        for finding, is_present in chart.findings.items():
+            logs += self.log_findings[int(is_present), :, finding][None]
         for row, persona in enumerate(self.personas):
             if (chart.strain >= strain_limit(persona, budget)) != chart.gone:
                 logs[row] = -np.inf
-        if np.isneginf(logs).all():  # a freely played patient may contradict every record
+        if np.isneginf(logs).all():  # see the docstring
             logs = np.log(np.broadcast_to(self.table.prior, logs.shape))
         scaled = np.exp(logs - logs.max())
         weights: Floats = scaled / scaled.sum()
@@ -88,12 +91,12 @@ class Inference:
         return diseases
 
     def compute_question_gains(self, weights: Floats) -> Floats:
-        """Return the expected information about the disease from asking each symptom, [symptoms], in bits."""
+        """Return the expected information gain about the disease from asking each symptom, [symptoms], in bits."""
         joint = np.einsum("spdi,pd->sid", np.exp(self.log_answers), weights)
         return _mutual_information(joint)
 
     def compute_test_gains(self, weights: Floats) -> dict[str, float]:
-        """Return the expected information about the disease from each test, by name, over all its findings, in bits."""
+        """Return the expected information gain about the disease from all findings of each test, by name, in bits."""
         diseases, gains = weights.sum(axis=0), {}
         for test, name in enumerate(self.table.tests):
             joint, (first, shown) = diseases[None], self.table.locate_findings(test)
@@ -105,14 +108,14 @@ class Inference:
 
 @functools.cache
 def load_inference(key: Key, personas: tuple[str, ...], slip: float) -> Inference:
-    """Return the solver for these options, cached for all matches of the process."""
+    """Return the inference for these options, cached for all matches of the process."""
     return Inference(load_table(key), personas, slip)
 
 
 def entropy(chances: Floats) -> float:
     """Return the entropy in bits of a probability distribution."""
-    some = chances[chances > 0]
-    return float(-(some * np.log2(some)).sum())
+    positive = chances[chances > 0]
+    return float(-(positive * np.log2(positive)).sum())
 
 
 def _mutual_information(joint: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""A patient's record: disease, symptoms, beliefs, and unasked complaint."""
+"""A patient's hidden record: disease, symptoms, answers to questions, and complaint."""
 
 from __future__ import annotations
 
@@ -14,35 +14,34 @@ from simulators.person import PERSONAS
 
 @dataclass(frozen=True)
 class Record:
-    """Hidden facts about the patient of one match: disease, signs, and its answers. Indices refer to the table."""
+    """Hidden facts about the patient of one match. Indices refer to the table."""
 
     disease: int
     symptoms: tuple[bool, ...]
-    """Whether the patient has each symptom; `findings` likewise for the tests' findings."""
+    """Whether the patient has each symptom; `findings` says the same of each test's findings."""
     findings: tuple[bool, ...]
     answers: tuple[Stance, ...]
-    """Answer to a question about each symptom: the truth, a slip, or unsure."""
+    """Answer to a question about each symptom: right, wrong, or unsure."""
     complaint: tuple[int, ...]
     """Symptoms mentioned unasked."""
     persona: str
 
     @property
     def entity(self) -> str:
-        """Identity of the patient (disease and signs) as text. Train and test splits have no identity in common."""
+        """Identity of the patient (disease and signs) as text, by which train and test splits are disjoint."""
         signs = "".join("1" if sign else "0" for sign in (*self.symptoms, *self.findings))
         return f"{self.disease}:{signs}"
 
     def as_options(self) -> dict[str, Any]:
-        """Return the record as options for `reset`, from which `restore_record` restores it."""
+        """Return the record as options for `reset`, to be read by `restore_record`."""
         return {"record": asdict(self)}
 
 
 def draw_record(rng: np.random.Generator, table: Table, persona: str, slip: float) -> Record:
-    """Draw a patient of the table; symptoms are independent, so that naive Bayes is exact.
+    """Draw a patient from the table. Symptoms are independent given the disease, so that naive Bayes is exact.
 
-    Each symptom is forgotten with the persona's probability. A present, remembered and non-secret one is mentioned
-    unasked with the persona's probability. On the others the patient errs with probability `slip` times the persona's
-    factor.
+    The persona sets the probabilities of forgetting a symptom, and of mentioning a present, remembered and non-secret
+    one unasked. Answers about other symptoms are wrong with probability `slip` times the persona's factor.
     """
     kind, count = PERSONAS[persona], int(table.symptoms.shape[1])
     disease = int(rng.choice(len(table.prior), p=table.prior))
@@ -60,11 +59,11 @@ def draw_record(rng: np.random.Generator, table: Table, persona: str, slip: floa
 
 
 def make_twin(record: Record, disease: int) -> Record:
-    """Return a patient with this disease, equal answers and findings, and the opposite of each forgotten symptom."""
+    """Return a patient with this disease and opposite forgotten symptoms, but the same answers and findings."""
     has = [yes != (said == "unknown") for yes, said in zip(record.symptoms, record.answers, strict=True)]
     return replace(record, disease=disease, symptoms=tuple(has))
 
 
 def restore_record(options: dict[str, Any]) -> Record:
-    """Restore a record from the value of the option `record` that `as_options` made."""
+    """Restore a record from the value of the reset option `record` (`Record.as_options`)."""
     return Record(**options)

@@ -10,18 +10,18 @@ from games.families.book import fold
 
 
 class Sign(NamedTuple):
-    """A symptom: its name, its form after "I have", synonyms, and whether it is mentioned only when asked."""
+    """A symptom. `phrase` follows "I have"; a `secret` one is mentioned only when asked."""
 
     name: str
-    it: str
+    phrase: str
     synonyms: tuple[str, ...]
     secret: bool = False
 
 
 def parse_signs(lines: str, secret: bool = False) -> tuple[Sign, ...]:
-    """Parse one symptom per line: name; form after "I have"; synonyms. `secret` holds for all of them."""
+    """Parse lines of one symptom each: name; phrase after "I have"; synonyms. `secret` applies to all of them."""
     rows = [[part.strip() for part in line.split(";")] for line in lines.strip().splitlines()]
-    return tuple(Sign(name, it, tuple(more), secret) for name, it, *more in rows)
+    return tuple(Sign(name, phrase, tuple(more), secret) for name, phrase, *more in rows)
 
 
 OPEN = parse_signs("""
@@ -76,14 +76,14 @@ bloody stool; blood in my stool; bloody stools; blood in the toilet
     secret=True,
 )
 SYMPTOMS = (*OPEN[:6], SECRET[0], *OPEN[6:12], SECRET[1], *OPEN[12:20], SECRET[2], *OPEN[20:30], SECRET[3], *OPEN[30:])
-"""All symptoms, in the order in which smaller clinics take them; every dozen or so contains a secret."""
+"""All symptoms; a smaller clinic takes the first ones. Every dozen or so contains a secret."""
 TESTS = {
     "blood": ("low iron", "high white count", "high calcium"),
     "urine": ("urine protein", "urine blood", "urine sugar"),
     "xray": ("lung shadow", "large heart", "thin bones"),
     "scan": ("large spleen", "liver cyst", "gallstones"),
 }
-"""Findings shown by each test, exactly. The patient does not know them."""
+"""Findings that each test shows without error. The patient does not know them."""
 FINDINGS = tuple(finding for shown in TESTS.values() for finding in shown)
 LETTERS = string.ascii_letters
 """Terse names of symptoms and of diseases, in order."""
@@ -93,12 +93,12 @@ MAX_DISEASES = len(ONSETS) * len(ENDINGS)
 
 
 def invent_disease_names(count: int) -> tuple[str, ...]:
-    """Return `count` invented disease names, at most 100. Any two of the first ten differ in both halves."""
+    """Return `count` (at most 100) invented disease names. The first ten differ in both halves."""
     return tuple(ONSETS[n % 10] + ENDINGS[(n // 10 + n) % 10] for n in range(count))
 
 
 def find_index(text: str, names: tuple[str, ...]) -> int | None:
-    """Return the index in `names` of a name (in any case), or of a number from 1; None if it is neither."""
+    """Return the index in `names` of a name (ignoring case) or a number from 1; None if the text is neither."""
     plain = fold(text)
     if re.fullmatch("[0-9]{1,3}", plain):
         return int(plain) - 1 if 0 < int(plain) <= len(names) else None

@@ -1,4 +1,4 @@
-"""Tables by the option `source`. Simulation only, never advice."""
+"""Load a clinic's table by the option `source`. Simulation only, never advice."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Key(NamedTuple):
 
 
 def make_key(source: str, seed: int, diseases: int | None, symptoms: int | None) -> Key:
-    """Validate the options of a table and return its cache key. None means 20 diseases and 44 symptoms.
+    """Validate the options of a table and return its cache key. None means the default of 20 diseases or 44 symptoms.
 
-    Raises ValueError for an unknown source or a size out of its range. Published networks have fixed sizes.
+    Raises ValueError for an unknown source, an invalid size, or a size of a published network, which is fixed.
     """
     if source not in SOURCES:
         raise ValueError(f"source must be one of {', '.join(SOURCES)}, not {source!r}")
@@ -48,8 +48,8 @@ def make_key(source: str, seed: int, diseases: int | None, symptoms: int | None)
 
 @functools.cache
 def load_table(key: Key) -> Table:
-    """Return the table of this key, cached. Raises ValueError if the source's package is not installed."""
+    """Return the cached table of this key. Raises ValueError if the source's package is not installed."""
     if key.source in PGMPY:
         return networks.build_table(PGMPY[key.source])
-    made = invent_table if key.source == SYNTHETIC else orphanet.build_table
-    return made(key.seed, key.diseases, key.symptoms)
+    build = invent_table if key.source == SYNTHETIC else orphanet.build_table
+    return build(key.seed, key.diseases, key.symptoms)

@@ -1,7 +1,7 @@
-"""Invented tables from a seed, in the frequency classes of the Human Phenotype Ontology.
+"""Tables invented from a seed, with the frequency classes of the Human Phenotype Ontology (HPO).
 
-The classes of HPO and Orphanet (very frequent 80-99 %, frequent 30-79 %, occasional 5-29 %) have one value each, and
-other signs a small background rate. Fully synthetic: simulation only, never advice.
+Each class of HPO and Orphanet (very frequent 80-99 %, frequent 30-79 %, occasional 5-29 %) is one probability, and all
+other signs have a small background rate. Fully synthetic: simulation only, never advice.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ SYMPTOM_CLASSES = (VERY_FREQUENT,) * 2 + (FREQUENT,) * 3 + (OCCASIONAL,) * 3
 """Frequency classes of a disease's own symptoms."""
 FINDING_CLASSES = (FREQUENT, OCCASIONAL)
 PREVALENCE = (4.0, 2.0, 1.0)
-"""Weights of common, uncommon and rare diseases, one third each."""
+"""Prior weights of common, uncommon and rare diseases; a third of the diseases has each."""
 
 
 def invent_table(seed: int, diseases: int, symptoms: int) -> Table:
-    """Return the invented table of this seed and size, in HPO's frequency classes. Any two diseases differ."""
+    """Invent the table of this seed and size."""
     rng = np.random.default_rng([seed, diseases, symptoms])
     weights = np.resize(PREVALENCE, diseases)
     return Table(

@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Diseases (rows) with the probabilities of their signs. Signs are independent given the disease."""
+    """Diseases, and the probability of each sign given each disease. Signs are independent given the disease."""
 
     world: str
     """Name of the simulated world, for the rules."""
@@ -28,11 +28,11 @@ class Table:
     signs: tuple[Sign, ...]
     """Symptoms that the doctor can ask about."""
     symptoms: Floats
-    """(diseases, signs): probability of each symptom."""
+    """[diseases, signs]: probability of each symptom."""
     tests: Mapping[str, tuple[str, ...]]
-    """Findings shown by each test, exactly. The patient does not know them."""
+    """Findings that each test shows without error. The patient does not know them."""
     findings: Floats
-    """(diseases, findings of all tests): probability of each finding."""
+    """[diseases, findings of all tests]: probability of each finding."""
 
     @functools.cached_property
     def symptom_names(self) -> tuple[str, ...]:
@@ -51,12 +51,12 @@ class Table:
 
     @functools.cached_property
     def words(self) -> Vocabulary:
-        """Vocabulary for reading patients' texts: symptoms, and diseases, which no patient should name."""
-        spoken = {sign.name: (sign.name, sign.it, *sign.synonyms) for sign in self.signs}
+        """Vocabulary for parsing patients' texts: symptoms, and the diseases, which no patient should name."""
+        spoken = {sign.name: (sign.name, sign.phrase, *sign.synonyms) for sign in self.signs}
         return make_vocabulary(spoken | {name: (name,) for name in self.names})
 
     def locate_findings(self, test: int) -> tuple[int, tuple[str, ...]]:
-        """Return the index of a test's first finding, and the names of its findings, which have consecutive indices."""
+        """Return the index of a test's first finding and the names of its findings. Their indices are consecutive."""
         shown = list(self.tests.values())
         return sum(map(len, shown[:test])), shown[test]
 

@@ -1,10 +1,10 @@
-"""Cell for one program that models use. `cells.py` starts this script in a separate interpreter, with a job on stdin.
+"""Cell: isolates one program from the system. `cells.py` starts this script in a new interpreter, with a job on stdin.
 
-Three processes. The keeper (outside) clones the warden into new user, mount, process, network, ipc, host name and
-cgroup namespaces. The warden builds a read-only root of the program's own files with an empty scratch directory, drops
-every privilege and waits as process 1. The prisoner is its child, with limits and a seccomp filter; it executes the
-program. If the warden ends, the kernel kills everything inside; the warden ends with the keeper, and the keeper with
-the thread that started it or at the time limit.
+There are three processes. The keeper (outside) clones the warden into new user, mount, process, network, ipc, host name
+and cgroup namespaces. The warden builds a read-only root of the program's files with an empty scratch directory, drops
+all privileges and waits as process 1. The prisoner is its child, with limits and a seccomp filter; it executes the
+program. If the warden ends, the kernel kills everything inside. The warden ends with the keeper, and the keeper ends
+with the thread that started it or at the time limit.
 
 The report pipe carries one line per event: `error` and the reason; `started`; `status`, the prisoner's wait status and
 CPU seconds. The script imports little, because imports take most of its time.
@@ -110,9 +110,9 @@ def map_identities(warden: int) -> None:
     if not root:
         with open(f"/proc/{warden}/setgroups", "w") as setgroups:
             setgroups.write("deny")
-    for kind, own in (("uid", os.getuid()), ("gid", os.getgid())):
+    for kind, caller in (("uid", os.getuid()), ("gid", os.getgid())):
         with open(f"/proc/{warden}/{kind}_map", "w") as ids:
-            ids.write(f"0 {own} 1\n{NOBODY} {NOBODY} 1\n" if root else f"{NOBODY} {own} 1\n")
+            ids.write(f"0 {caller} 1\n{NOBODY} {NOBODY} 1\n" if root else f"{NOBODY} {caller} 1\n")
 
 
 def has_id(path: str, identity: int) -> bool:
@@ -123,7 +123,7 @@ def has_id(path: str, identity: int) -> bool:
 
 
 def run_warden(job: dict[str, Any], gate: int, report: int) -> NoReturn:
-    """Run the warden, process 1 of the cell: build it, drop privileges, start the prisoner, report how that ended.
+    """Run the warden, process 1 of the cell: build the cell, drop privileges, run the prisoner, report its exit status.
 
     The warden first waits until the keeper writes to the pipe `gate`, and ends silently if the keeper is gone. Never
     returns.
@@ -159,13 +159,13 @@ def build_root(job: dict[str, Any]) -> None:
     for name, text in job["texts"].items():
         with open(f"{BASE}/{name}", "w", encoding="utf-8", newline="") as file:
             file.write(text)
-    for here, inside in job["folders"]:
+    for outside, inside in job["folders"]:
         os.makedirs(BASE + inside)
-        mount(here, BASE + inside, flags=BIND | RECURSIVE)
-    for here, inside in job["files"]:
+        mount(outside, BASE + inside, flags=BIND | RECURSIVE)
+    for outside, inside in job["files"]:
         os.makedirs(os.path.dirname(BASE + inside), exist_ok=True)
         os.close(os.open(BASE + inside, os.O_CREAT | os.O_WRONLY, 0o644))
-        mount(here, BASE + inside, flags=BIND)
+        mount(outside, BASE + inside, flags=BIND)
     for inside in job["hidden"]:
         mount(BASE + SCRATCH, BASE + inside, flags=BIND)
     call_system(
@@ -194,14 +194,14 @@ def drop_privileges() -> None:
 
 
 def run_prisoner(job: dict[str, Any]) -> NoReturn:
-    """Run the prisoner, the process for the code: apply limits and system call filter, execute the program.
+    """Run the prisoner, the program's process: apply limits and the system call filter, and execute the program.
 
     Only the three standard streams stay open. Its stdin is the job's text `stdin` or, without one, the rest of this
     process's stdin after the job. Never returns.
     """
     if "stdin" in job["texts"]:
         os.dup2(os.open("/stdin", os.O_RDONLY), 0)
-    call_system("close what is open", CLOSE_RANGE, 3, 0xFFFFFFFF, CLOSE_ON_EXEC)
+    call_system("close open files", CLOSE_RANGE, 3, 0xFFFFFFFF, CLOSE_ON_EXEC)
     for name, (soft, hard) in job["limits"].items():
         resource.setrlimit(getattr(resource, name), (soft, hard))
     LIBC.personality(ctypes.c_ulong(NO_RANDOM_ADDRESSES))  # so that every run has the same addresses
@@ -238,12 +238,12 @@ def main() -> NoReturn:
     """Read the job from stdin and run the keeper. The command's argument is the report pipe's number."""
     report = int(sys.argv[1])
     os.set_inheritable(report, False)
-    # Reset what the caller may have set: the user nobody must be able to read the root, and signals must arrive.
+    # Reset the caller's settings: the user nobody must be able to read the root, and signals must arrive.
     os.umask(0o022)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     size = int.from_bytes(os.read(0, 8), "big")
     data = b""
-    while size > len(data):  # not a byte more: the rest of stdin may be the program's
+    while size > len(data):  # not a byte more: the rest of stdin may be for the program
         piece = os.read(0, size - len(data))
         if not piece:
             os._exit(1)

@@ -1,6 +1,6 @@
-"""Start and stop of cells, which are isolated processes for model-written code.
+"""Start and stop cells, which are isolated processes for model-written code.
 
-`cell.py` runs inside them, `code.py` runs code in one. `start_program` starts a long-lived program that communicates
+`cell.py` builds a cell, `code.py` runs code in one. `start_program` starts a long-lived program that communicates
 through its standard streams.
 """
 
@@ -98,20 +98,20 @@ def stop_cell(cell: subprocess.Popen[bytes]) -> None:
 
 def start_program(
     command: Sequence[str],
-    shown: Sequence[tuple[str, str]],
+    readable: Sequence[tuple[str, str]],
     environment: Mapping[str, str],
     limits: Limits,
 ) -> subprocess.Popen[bytes]:
     """Start a program in a cell and return the cell, whose stdin and stdout (with stderr) are the program's.
 
-    `shown` are (outside, inside) paths of the files and folders that the program can read. The cell ends with this
+    `readable` are (outside, inside) paths of the files and folders that the program can read. The cell ends with this
     process. Raises ConfineError if the program cannot be confined.
     """
     started: Future[subprocess.Popen[bytes]] = Future()
 
-    def attend() -> None:  # a cell ends with the thread that started it, so this one stays
+    def attend() -> None:  # a cell ends with the thread that started it, so this thread waits for the cell's end
         try:
-            cell = _start(command, shown, environment, limits)
+            cell = _start(command, readable, environment, limits)
         except BaseException as error:  # noqa: BLE001 raised in the waiting thread
             started.set_exception(error)
         else:
@@ -127,11 +127,11 @@ def start_program(
 
 
 def _start(
-    command: Sequence[str], shown: Sequence[tuple[str, str]], environment: Mapping[str, str], limits: Limits
+    command: Sequence[str], readable: Sequence[tuple[str, str]], environment: Mapping[str, str], limits: Limits
 ) -> subprocess.Popen[bytes]:
-    folders = [pair for pair in shown if os.path.isdir(pair[0])]
+    folders = [pair for pair in readable if os.path.isdir(pair[0])]
     job = make_job(
-        0, folders=folders, files=[pair for pair in shown if pair not in folders], hidden=[], texts={},
+        0, folders=folders, files=[pair for pair in readable if pair not in folders], hidden=[], texts={},
         command=list(command), environment=dict(environment), limits=dict(limits),
     )  # fmt: skip
     cell, report = start_cell(subprocess.PIPE, subprocess.STDOUT)

@@ -1,8 +1,8 @@
 """Run model-written Python in an isolated child process; `cell.py` builds the isolation.
 
-No network, no files except a fresh scratch directory and the interpreter's own (without site-packages), no other
-processes; limits on time, memory, threads, files and output. Raises ConfineError if isolation is unavailable: code
-never runs without it. Needs Linux on x86_64 or aarch64.
+Code has no network, no files except an empty scratch directory and the interpreter's own (without site-packages), and
+no other processes. Time, memory, threads, files and output are limited. Code never runs without isolation: if that is
+unavailable, ConfineError is raised. Needs Linux on x86_64 or aarch64.
 """
 
 from __future__ import annotations
@@ -50,12 +50,14 @@ print(*wrong, sep=", ")
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of a run: its outputs, its wall-clock time, and the `reason` why it was stopped ("" if it was not)."""
+    """Result of a run."""
 
     stdout: str
     stderr: str
     reason: Reason
+    """Reason why the run was stopped; "" if it ended by itself."""
     seconds: float
+    """Wall-clock time."""
 
     def observation(self) -> str:
         """Return the output, the error output and a note on why the run was stopped, as one text for the model."""
@@ -87,7 +89,7 @@ def run_python(
 
 
 def find_obstacle() -> str:
-    """Return why code cannot be confined here and what to do, or "" if a trial run shows that it can."""
+    """Return "" if a trial run shows that code can be confined here, else the reason why not and what to do."""
     try:
         return _try_escape()
     except ConfineError as error:
@@ -104,13 +106,13 @@ def _try_escape() -> str:
         return f"running generated code needs Linux on {' or '.join(MACHINES)}, this is {platform.platform()}"
     trial = _run(TRIAL, cells.START_SECONDS, 256, 1_000, "")
     if trial.reason in ("killed", "timeout"):
-        raise ConfineError(f"generated code cannot be confined here: a trial was ended: {trial.observation()[-200:]}")
+        raise ConfineError(f"generated code cannot be confined here: a trial was stopped: {trial.observation()[-200:]}")
     if trial.reason or trial.stderr:
         return f"generated code cannot be confined here: a trial failed: {trial.observation()[-200:]}"
     if trial.stdout.strip():
         return (
-            f"generated code cannot be confined here: a trial got through to {trial.stdout.strip()}; "
-            "run as an ordinary user, or as a root beside whom user 65534 exists"
+            f"generated code cannot be confined here: a trial had access to {trial.stdout.strip()}; "
+            "run as an ordinary user, or as root where user 65534 exists"
         )
     return ""
 

@@ -1,4 +1,4 @@
-"""Files of this system that the Python inside a cell needs, and their places inside.
+"""Files of this system that Python needs inside a cell, and their paths there.
 
 Inside, everything is under /python, so that the model sees the same paths on every machine and no home directory.
 """
@@ -16,7 +16,7 @@ from simulators.confine import ConfineError
 
 HOME = "/python"
 LIBRARIES = f"{HOME}/shared"
-# -I is not needed, and would ignore this environment, which contains nothing of the caller's.
+# Not -I, which would ignore ENVIRONMENT; that contains none of the caller's variables.
 OPTIONS = ("-s", "-P", "-S", "-B", "-X", "utf8")
 ENVIRONMENT = {
     "HOME": "/scratch",
@@ -53,10 +53,7 @@ print(json.dumps([os.path.realpath(sys.executable), library, sys.platlibdir, nam
 
 
 class Interpreter(NamedTuple):
-    """Description of the Python inside a cell (an isolated process): files and folders to show, and its command.
-
-    `folders` and `files` are (outside, inside) paths; `hidden` are folders inside that appear empty.
-    """
+    """Python inside a cell: the folders and files that it needs, as (outside, inside) paths, and its command."""
 
     folders: list[tuple[str, str]]
     files: list[tuple[str, str]]

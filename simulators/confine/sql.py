@@ -1,8 +1,7 @@
-"""In-memory database that a model may query. Its SQL runs in a worker process: see `sql_worker.py`.
+"""In-memory database that a model may query. Model-written SQL runs in a worker process (`sql_worker.py`).
 
-The simulator's own code uses `connection`. A model's statement runs on a copy in the worker, which can neither open
-files nor exceed its memory; permitted changes are copied back. Needs Linux on x86_64 or aarch64, else raises
-ConfineError.
+The simulator's own code uses `connection`. A model's statement runs on a copy in the worker, which cannot open files or
+exceed its memory limit; permitted changes are copied back. Raises ConfineError except on Linux on x86_64 or aarch64.
 """
 
 from __future__ import annotations
@@ -93,20 +92,20 @@ class _Worker:
 
     def __init__(self) -> None:
         if not sys.platform.startswith("linux") or platform.machine() not in MACHINES:
-            raise ConfineError(f"running SQL of models needs Linux on {' or '.join(MACHINES)}: {platform.platform()}")
+            raise ConfineError(f"model-written SQL needs Linux on {' or '.join(MACHINES)}, not {platform.platform()}")
         try:
             self.process = subprocess.Popen(
                 [find_base(), "-I", "-S", "-B", str(WORKER)],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={}, cwd="/", pipesize=PIPE,
             )  # fmt: skip
         except OSError as error:
-            raise ConfineError(f"SQL of models cannot be confined here: no child process ({error})") from error
+            raise ConfineError(f"model-written SQL cannot be confined here: no child process ({error})") from error
         self.owner = os.getpid()
         answer = self.ask((build_filter(platform.machine(), COMPUTING), MEMORY))
         if answer is None or answer[0] != "ready":
             problem = answer[0] if answer else f"its worker does not start: {self.describe_ending()}"
             self.kill()
-            raise ConfineError(f"SQL of models cannot be confined here: {problem}")
+            raise ConfineError(f"model-written SQL cannot be confined here: {problem}")
 
     def ask(self, request: Any) -> tuple[str, bytes] | None:
         """Send a request and return (text, changed database), or None if the worker dies or takes over 60 s."""
@@ -155,8 +154,8 @@ _workers: list[_Worker] = []
 def _query_worker(request: Any) -> tuple[str, bytes]:
     """Send a query to this process's worker and return its answer (text, changed database or b"").
 
-    A worker that exceeded its limits is replaced. So is one that was killed from outside, and the query is then tried
-    once more: it runs on a copy of the database.
+    A worker that exceeded its limits is replaced. So is one that was killed from outside; then the query is retried
+    once, which is safe because it runs on a copy of the database.
     """
     with _lock:
         for _ in range(2):
@@ -173,7 +172,7 @@ def _query_worker(request: Any) -> tuple[str, bytes]:
 
 
 def _get_worker() -> _Worker:
-    """Return this process's worker, starting one if none is alive. A fork does not use its parent's."""
+    """Return this process's worker; starts one if none is alive. A forked process does not use its parent's."""
     if _workers and _workers[0].owner != os.getpid():
         _workers.clear()  # this process is a fork, and the worker is the parent's
     if _workers and _workers[0].process.poll() is not None:

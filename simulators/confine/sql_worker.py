@@ -94,7 +94,7 @@ class Guard:
         if action == sqlite3.SQLITE_FUNCTION:
             return self._deny_if((second or "").lower() not in FUNCTIONS, f"the function {second} is not allowed")
         if action == sqlite3.SQLITE_READ:
-            # A subquery of which no column is read is asked about under its own name.
+            # For a subquery of which no column is read, SQLite asks about the subquery's alias.
             alias = not second and table not in self.modules and not table.startswith("pragma_")
             known = table in self.tables or table in SCHEMA or table in TABLE_FUNCTIONS
             return self._deny_if(not known and not alias, f"the table {first} is not allowed")
@@ -129,7 +129,7 @@ class Guard:
             raise
 
     def count_steps(self) -> int:
-        """Count 100 steps and return True if steps or CPU time are used up: SQLite then undoes the statement."""
+        """Count 100 steps. Returns True if steps or CPU time are used up; SQLite then undoes the statement."""
         self.steps -= STEPS_PER_CHECK
         if self.steps < 0:
             self.refusal = "the query takes too many steps"
@@ -182,8 +182,8 @@ def run_statement(image: bytes, sql: str, write: bool, bounds: tuple[float, int,
 def format_rows(cursor: sqlite3.Cursor, rows: int, characters: int) -> str:
     """Return column names and the first rows as compact JSON, or {"changed": n} for statements without columns.
 
-    At most `rows` rows and `characters` characters; a note follows if that cut rows. Raises ValueError if the column
-    names alone are too long.
+    The result has at most `rows` rows and `characters` characters; a note follows if rows were cut. Raises ValueError
+    if the column names alone are too long.
     """
     if cursor.description is None:
         return to_json({"changed": max(0, cursor.rowcount)})
@@ -215,7 +215,7 @@ def to_json(value: Any) -> str:
 
 
 def restrict_process(program: bytes, memory: int) -> None:
-    """Restrict this process irrevocably to computing and its open streams (a seccomp filter), and limit its memory.
+    """Restrict this process irrevocably to computing and its open streams (by seccomp), and limit its memory.
 
     `program` is the filter, `memory` the address space in bytes. Raises OSError if seccomp fails.
     """

@@ -1,6 +1,6 @@
 """Seccomp filters that allow a list of system calls and answer EPERM to all others.
 
-Unreachable are sockets other than a pair with itself, new processes, namespaces, mounts, tracing, keys, BPF, io_uring,
+Excluded are sockets other than a process's own pair, new processes, namespaces, mounts, tracing, keys, BPF, io_uring,
 shared memory, other processes' limits, and all later additions to Linux. Numbers: asm/unistd_64.h and
 asm-generic/unistd.h of Linux 6.1.
 """
@@ -48,7 +48,7 @@ ALLOWED: Mapping[str, tuple[int, int]] = {
     "wait4": (61, 260), "waitid": (247, 95), "futex": (202, 98), "set_robust_list": (273, 99),
     "set_tid_address": (218, 96), "rseq": (334, 293), "membarrier": (324, 283), "restart_syscall": (219, 128),
     "arch_prctl": (158, -1), "exit": (60, 93), "exit_group": (231, 94),
-    # The interpreter starts by it; there is nothing else to execute.
+    # Starts the interpreter; there is no other file to execute.
     "execve": (59, 221),
 }  # fmt: skip
 
@@ -60,7 +60,7 @@ COMPUTING = {
         "exit", "exit_group", "restart_syscall",
     )
 }  # fmt: skip
-"""System calls of a process that opens nothing any more."""
+"""System calls of a process that only computes and uses its open streams."""
 
 CLONE, CLONE3, PRLIMIT64, IOCTL, SOCKETPAIR = (56, 220), (435, 435), (302, 261), (16, 29), (53, 199)
 NEW_THREAD = 0x00010000

@@ -24,9 +24,9 @@ class Act(NamedTuple):
 
 
 def read_act(reply: str) -> Act | None:
-    """Return the first act in a reply, or None if there is none.
+    """Parse the first act in a reply. Returns None if there is none.
 
-    An act is a fence (```` ```python ````, ```` ```sql ````) or a tag (`<code>`, which may hold a fence, `<sql>`,
+    An act is a fence (```` ```python ````, ```` ```sql ````) or a tag (`<code>`, which may contain a fence, `<sql>`,
     `<answer>`) anywhere in the reply; without these, a reply that begins with `code`, `sql` or `answer`.
     """
     if found := MARKED.search(reply):

@@ -10,7 +10,7 @@ import numpy as np
 from games.base import IllegalAct, choice, flag, whole_number
 from games.contracts import TOOL
 from games.families.book import fold
-from simulators.base import Answer, Simulator, SimulatorFault
+from simulators.base import Script, Simulator, SimulatorFault
 from simulators.confine.code import find_obstacle
 from simulators.data_analysis import packaged, players, tables
 from simulators.data_analysis.acts import read_act
@@ -26,12 +26,13 @@ USAGE = "write code, sql or answer, and then the code, the statement or the answ
 
 
 class DataAnalysis(Simulator):
-    """Game of one analyst. Acts: `code` (a cell of Python), `sql` (a statement that reads) and `answer`, which ends it.
+    """Game of one analyst, who answers a question about tables with Python and SQL.
 
-    Cells share variables, as in a notebook. Options besides Simulator's: depth 1 to 3, the maximum number of operations
-    in a question; tables, their format: "csv", "json", "sqlite" (which SQL needs) or "mixed" (drawn for each match);
-    source, "generated" or "packaged" (parts of tables from scikit-learn and statsmodels); terse, for tiny models: five
-    to eight rows, one-letter names, short questions and results; max_turns.
+    Acts: `code` (a cell of Python), `sql` (a read-only statement) and `answer`, which ends the match. Cells share
+    variables, as in a notebook. Options in addition to Simulator's: depth 1 to 3, the maximum number of operations in a
+    question; tables, their format: "csv", "json", "sqlite" (which SQL needs) or "mixed" (drawn for each match); source,
+    "generated" or "packaged" (parts of tables from scikit-learn and statsmodels); terse, for tiny models: five to eight
+    rows, one-letter names, short questions and results; max_turns.
 
     Reward part `right`: 1 for the right answer, with numbers within 0.01. The split is by table.
     """
@@ -42,7 +43,7 @@ class DataAnalysis(Simulator):
     blocks = True  # a step waits for the code
     metadata: ClassVar[dict[str, Any]] = {"name": "data_analysis_v0", "render_modes": ["ansi"]}
     reward_parts: Mapping[str, str] = {RIGHT: "the answer is right"}
-    players: Mapping[str, Callable[[DataAnalysis, int], Answer]] = players.PLAYERS
+    players: Mapping[str, Callable[[DataAnalysis, int], Script]] = players.PLAYERS
 
     def __init__(
         self,
@@ -59,7 +60,7 @@ class DataAnalysis(Simulator):
         self.source = choice("source", source, "generated", "packaged")
         self.max_turns = whole_number("max_turns", max_turns, 1, 100)
         if self.source == "packaged" and self.terse:
-            raise ValueError('terse tables are generated: leave out source "packaged"')
+            raise ValueError('source must be "generated" if terse is true')
         if self.source == "packaged" and not packaged.list_identities():
             raise ValueError(
                 'source "packaged" needs scikit-learn or statsmodels: install the extra recommender or clinic'
@@ -144,18 +145,18 @@ class DataAnalysis(Simulator):
 
         Raises IllegalAct for any other act.
         """
-        read = read_act(act)
-        if read is None:
+        parsed = read_act(act)
+        if parsed is None:
             raise IllegalAct(USAGE)
-        if read.verb == "answer":
-            self._right = self.question.is_right(read.text)
+        if parsed.verb == "answer":
+            self._right = self.question.is_right(parsed.text)
             self.pay(seat, RIGHT, float(self._right))
             self.end(RIGHT if self._right else WRONG, f"That is {RIGHT if self._right else WRONG}.")
             return ""
-        if read.verb == "code":
-            output = self.session.run_python(read.text)
+        if parsed.verb == "code":
+            output = self.session.run_python(parsed.text)
         elif self.kind == "sqlite":
-            output = self.session.run_sql(read.text, self.terse)
+            output = self.session.run_sql(parsed.text, self.terse)
         else:
             output = f"{ERROR}there is no database: write Python"
         self._runs += 1
@@ -180,5 +181,5 @@ class DataAnalysis(Simulator):
 
     @property
     def floor(self) -> float:
-        """Success rate of the player that guesses a label or a small number, measured over 600 matches per option."""
+        """Success rate of the player `random`, measured over 600 matches per option."""
         return 0.06 if self.terse else 0.015

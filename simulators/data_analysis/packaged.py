@@ -16,7 +16,7 @@ PARTS = 5
 
 
 class PackagedTable(NamedTuple):
-    """Packaged table: its library, its file there, and its columns: groups, numbers and years."""
+    """Table in a library: its file, and its columns of groups, numbers and years."""
 
     library: str
     file: str
@@ -48,7 +48,7 @@ def list_identities() -> list[str]:
 
 
 def load_part(identity: str) -> Data:
-    """Return the part of a packaged table with this identity. It has every fifth row."""
+    """Load the part of a packaged table with this identity, such as `iris 0`. A part has every fifth row."""
     name, _, part = identity.partition(" ")
     packaged, path = PACKAGED[name], dict(_find_installed())[name]
     header, *lines = csv.reader(io.StringIO(path.read_text("utf-8")))

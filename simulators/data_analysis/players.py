@@ -1,4 +1,4 @@
-"""Scripted players of data analysis."""
+"""Scripted players of data analysis: oracle, flawed, random, noop."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from games.contracts import TOOL, View
-from simulators.base import Answer
+from simulators.base import Script
 from simulators.data_analysis.questions import Question
 from simulators.data_analysis.session import ERROR
 from simulators.data_analysis.tables import Data
@@ -23,24 +23,24 @@ class Match(Protocol):
     kind: str
 
 
-def _make_analyst(game: Match, seed: int, flawed: bool) -> Answer:
-    """Return a player that runs the right code, SQL if there is a database and else Python, and answers its result.
+def _make_analyst(game: Match, seed: int, flawed: bool) -> Script:
+    """Return a player that runs the right code (SQL if there is a database, else Python) and answers its result.
 
     With `flawed`, half of the time the code omits the last condition or computes another measure, and three times in
     ten the player first runs code that fails.
     """
     rng = np.random.default_rng([seed, 1])
-    fails, errs = flawed and rng.random() < 0.3, flawed and rng.random() < 0.5
+    fails_next, is_wrong = flawed and rng.random() < 0.3, flawed and rng.random() < 0.5
 
     def act(view: View) -> str:
-        nonlocal fails
+        nonlocal fails_next
         shown = [message.text for message in view.messages if message.sender == TOOL]
         if shown and not shown[-1].startswith(ERROR):
             return f"answer {_read_value(shown[-1])}"
-        code = game.question.wrong_code if errs else game.question.code
+        code = game.question.wrong_code if is_wrong else game.question.code
         text = f"sql {code.sql}" if code.sql and game.kind == "sqlite" else f"code\n{code.python}"
-        broken, fails = fails, False
-        return f"{text} )" if broken else text
+        is_broken, fails_next = fails_next, False
+        return f"{text} )" if is_broken else text
 
     return act
 
@@ -53,8 +53,8 @@ def _read_value(text: str) -> str:
         return text
 
 
-def _make_random(game: Match, seed: int) -> Answer:
-    """Return a player that answers a random label of a group column or a whole number below 10."""
+def _make_random(game: Match, seed: int) -> Script:
+    """Return a player that answers with a random label of a group column or a random integer below 10."""
     rng = np.random.default_rng([seed, 1])
 
     def act(view: View) -> str:
@@ -64,7 +64,7 @@ def _make_random(game: Match, seed: int) -> Answer:
     return act
 
 
-PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
+PLAYERS: Mapping[str, Callable[[Match, int], Script]] = {
     "noop": lambda game, seed: lambda view: "answer ?",
     "random": _make_random,
     "oracle": lambda game, seed: _make_analyst(game, seed, flawed=False),

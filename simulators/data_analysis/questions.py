@@ -23,7 +23,7 @@ Element = TypeVar("Element")
 NUMBER = re.compile(r"[+-]?(?=\.?\d)(\d{1,3}(,\d{3})+|\d*)(\.\d+)?(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 """Pattern of an answer that is a number, with or without commas between thousands."""
 TOLERANCE = 0.01
-"""Maximum error of a right number. Two decimals are thus enough."""
+"""Maximum error of a right number, so that two decimals are enough."""
 MIN_ROWS = {False: 5, True: 2}
 """Minimum number of rows that meet the conditions, by `terse`."""
 MARGIN = 0.05
@@ -111,11 +111,11 @@ def draw_question(
     """
     measures = list(_draw_measures(data, rng, terse))
     measure = _pick(rng, measures)
-    others = [one for one in measures if one.short != measure.short]
+    others = [other for other in measures if other.short != measure.short]
     conditions: list[Condition] = []
     for _ in range(depth - 1):
-        kinds = {one.kind for one in conditions}
-        conditions.append(_pick(rng, [one for one in _draw_conditions(data, frame, rng) if one.kind not in kinds]))
+        kinds = {condition.kind for condition in conditions}
+        conditions.append(_pick(rng, [new for new in _draw_conditions(data, frame, rng) if new.kind not in kinds]))
     masks = [condition.mask(frame) for condition in conditions]
     rows = _select_rows(frame, masks)
     answer = measure.value(rows) if len(rows) >= MIN_ROWS[terse] else None
@@ -124,11 +124,11 @@ def draw_question(
     for index in range(len(masks)):  # each condition must change the answer
         if _is_close(answer, measure.value(_select_rows(frame, masks[:index] + masks[index + 1 :]))):
             return None
-    where = " and ".join(one.words for one in conditions)
+    where = " and ".join(condition.words for condition in conditions)
     return Question(
         words=f"{measure.words}{', counting only rows ' * bool(where)}{where}?",
-        short=" ".join([measure.short, *(one.short for one in conditions)]),
-        kinds=(*(one.kind for one in conditions), measure.kind),
+        short=" ".join([measure.short, *(condition.short for condition in conditions)]),
+        kinds=(*(condition.kind for condition in conditions), measure.kind),
         answer=answer,
         code=_write_code(data, measure, conditions),
         wrong_code=_write_code(data, measure if conditions else _pick(rng, others), conditions[:-1]),
@@ -151,14 +151,14 @@ def _is_close(answer: Value, other: Value | None) -> bool:
 def _write_code(data: Data, measure: Measure, conditions: list[Condition]) -> Code:
     """Write SQL and Python code that computes a measure of the rows that meet the conditions."""
     source, look_up = data.main.name, ""
-    if data.side is not None and any(one.kind == "join" for one in conditions):
+    if data.side is not None and any(condition.kind == "join" for condition in conditions):
         key, column = data.side.columns
         source = f"{source} join {data.side.name} using({key})"
         look_up = f"of = {{s[{key!r}]: s[{column!r}] for s in {data.side.name}}}\n"
     select, rest = measure.sql
-    where = " and ".join(one.sql for one in conditions)
+    where = " and ".join(condition.sql for condition in conditions)
     parts = [f"select {select} from {source}", f"where {where}" * bool(where), rest]
-    tests = " and ".join(one.python for one in conditions) or "True"
+    tests = " and ".join(condition.python for condition in conditions) or "True"
     return Code(
         sql=" ".join(part for part in parts if part) if select else "",
         python=f"{look_up}rows = [r for r in {data.main.name} if {tests}]\nprint({measure.python})",
@@ -231,7 +231,7 @@ def _draw_join(data: Data, frame: pd.DataFrame, rng: np.random.Generator) -> Con
 
 
 def _draw_measures(data: Data, rng: np.random.Generator, terse: bool) -> Iterator[Measure]:
-    """Yield a random measure of each kind that the tables allow; two of kind aggregate, which has most functions."""
+    """Yield a random measure of each kind that the tables allow, but two of kind aggregate."""
     number, group, name = _pick(rng, list(data.numbers)), _pick(rng, list(data.groups)), data.main.name
     for _ in range(2):
         yield _aggregate(str(_pick(rng, ["count", "sum", "min", "max"] + ["mean"] * (not terse))), number, name)

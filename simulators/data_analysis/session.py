@@ -1,6 +1,7 @@
-"""Python and SQL sessions of a match. The state is the code: each cell runs after all earlier ones in a new process.
+"""Python and SQL sessions of a match. Cells run in a sandbox without pandas.
 
-A match therefore holds only texts and can be cloned. Cells run in a sandbox without pandas.
+A session stores only the code of its cells, so that a match can be cloned. A new process for each cell runs all
+earlier ones first.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
-from games.slow import slowly
+from games.slow import offload
 from simulators.confine.code import run_python
 from simulators.confine.sql import Database, Limits
 from simulators.data_analysis.tables import Data, Kind
@@ -71,7 +72,7 @@ class Session:
     def run_python(self, cell: str) -> str:
         """Run a cell after all earlier ones and return its output, or an error text.
 
-        Later cells skip a cell with an error.
+        A cell with an error is not run again before later cells.
         """
         if sum(map(len, self.cells)) + len(cell) > MAX_CODE:
             return f"{ERROR}all cells may have {MAX_CODE:,} characters"
@@ -80,7 +81,7 @@ class Session:
             "tables": [(table.name, table.columns, table.rows) for table in self.data.tables],
             "earlier": self.cells, "cell": cell,
         }  # fmt: skip
-        outcome = slowly(run_python, CELL, seconds=SECONDS, output_bytes=OUTPUT, stdin=json.dumps(job))
+        outcome = offload(run_python, CELL, seconds=SECONDS, output_bytes=OUTPUT, stdin=json.dumps(job))
         text = "".join(char for char in outcome.observation() if char == "\n" or char.isprintable()).rstrip()
         if not outcome.reason and outcome.stderr.endswith(END):
             self.cells.append(cell)
@@ -92,9 +93,9 @@ class Session:
     def run_sql(self, statement: str, terse: bool) -> str:
         """Run one read-only SQL statement and return its rows, or an error text.
 
-        The rows are JSON; with `terse`, they are only values, with `;` between rows.
+        The rows are JSON or, if `terse`, only values with `;` between rows.
         """
-        text = slowly(run_query, self.data.to_sql(), statement)
+        text = offload(run_query, self.data.to_sql(), statement)
         return _format_values(text) if terse and not text.startswith(ERROR) else text
 
 

@@ -80,37 +80,37 @@ class Data:
 
 
 def draw_tables(identity: int, terse: bool) -> Data:
-    """Generate the tables of an identity, a whole number that determines names, columns and values.
+    """Generate the tables that the integer `identity` determines.
 
     With `terse`, they have five to eight rows, no dates, and names and texts of one letter.
     """
     rng = np.random.default_rng([identity, terse])
-    names = list("gh") if terse else [str(one) for one in rng.permutation(list(GROUPS))[:2]]
-    numbers = tuple(str(one) for one in rng.permutation(list("xyz") if terse else list(NUMBERS))[:2])
+    names = list("gh") if terse else [str(name) for name in rng.permutation(list(GROUPS))[:2]]
+    numbers = tuple(str(name) for name in rng.permutation(list("xyz") if terse else list(NUMBERS))[:2])
     values = {name: TERSE_VALUES[:3] if terse else tuple(rng.permutation(GROUPS[name])[:4].tolist()) for name in names}
     count = int(rng.integers(5, 9) if terse else rng.integers(20, 61))
     columns = [[values[name][int(rng.integers(len(values[name])))] for _ in range(count)] for name in names]
     columns += [_draw_numbers(rng, count, terse, is_integer=bool(index)) for index in range(2)]
     date = "" if terse else "day"
     if date:
-        columns.append([(START + datetime.timedelta(days=int(one))).isoformat() for one in rng.integers(0, 150, count)])
+        columns.append([(START + datetime.timedelta(days=int(n))).isoformat() for n in rng.integers(0, 150, count)])
     name = "t" if terse else str(rng.choice(TABLES))
     main = Table(name, (*names, *numbers, *([date] if date else [])), tuple(zip(*columns, strict=True)))
     attribute = "k" if terse else str(rng.choice(list(ATTRIBUTES)))
-    marks = ("m", "n") if terse else ATTRIBUTES[attribute]
-    # Each mark occurs, so that a join always leaves something out.
-    given = [*marks, *(str(rng.choice(marks)) for _ in values[names[0]][2:])]
-    rows = tuple(zip(values[names[0]], (given[int(one)] for one in rng.permutation(len(given))), strict=True))
+    labels = ("m", "n") if terse else ATTRIBUTES[attribute]
+    # Both labels occur, so that a condition on the attribute always excludes some rows of the side table.
+    drawn = [*labels, *(str(rng.choice(labels)) for _ in values[names[0]][2:])]
+    rows = tuple(zip(values[names[0]], (drawn[int(n)] for n in rng.permutation(len(drawn))), strict=True))
     side = Table("s" if terse else f"{names[0]}_list", (names[0], attribute), rows)
     return Data(main, tuple(names), numbers, date, side)
 
 
 def _draw_numbers(rng: np.random.Generator, count: int, terse: bool, is_integer: bool) -> list[Value]:
     if terse:
-        return [int(one) for one in rng.permutation(np.arange(1, 10))[:count]]
+        return [int(number) for number in rng.permutation(np.arange(1, 10))[:count]]
     if is_integer:
-        return [int(one) for one in rng.integers(1, 100, count)]
-    return [round(float(one), 2) for one in rng.gamma(4.0, 12.0, count)]
+        return [int(number) for number in rng.integers(1, 100, count)]
+    return [round(float(number), 2) for number in rng.gamma(4.0, 12.0, count)]
 
 
 def _to_csv(table: Table) -> str:

@@ -1,8 +1,8 @@
-"""Scripted customer, whose statements depend on its goals, knowledge and patience.
+"""Scripted customer of the service desk: its goals, knowledge and patience determine its statements.
 
-It asks for one thing at a time, identifies itself when asked, and agrees to a write only if it wants it. It leaves when
-every goal is done or denied, or when its patience has run out, but never while an agreed write is pending. It believes
-the agent; other modules check whether the agent's statements are true.
+It pursues one goal at a time, identifies itself when asked, and agrees to a write only if it wants it. It leaves when
+all goals are settled or its patience is exhausted, but never while an agreed write is pending. It believes the agent:
+whether the agent is right is judged in `simulators.desk.tasks`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from simulators.person import PERSONAS, Act, Manner, join_words, may_leave
 AGREEMENT = "agreement"
 """Topic of an answer, yes or no, to a proposal."""
 ENDURANCE = 8
-"""Number of unhelpful agent messages tolerated at a patience just below 1. Less patience tolerates fewer; 1, any."""
+"""Unhelpful messages tolerated per unit of patience below 1. At patience 1 there is no limit."""
 
 OPENINGS: Mapping[Manner, str] = {
     "plain": "Hello. I would like to {ask}.",
@@ -73,50 +73,50 @@ class Customer:
     identity: dict[str, str] = field(default_factory=dict)
     """Identity that it has stated: email or name, and postcode."""
     fruitless: int = 0
-    """Number of agent messages that did not help."""
+    """Number of unhelpful messages of the agent."""
     gone: str = ""
-    """Reason for leaving: `served` or `left`; "" before."""
+    """Reason for leaving: `served` or `left`; "" while it stays."""
     has_insisted: bool = False
     acts: list[Act] = field(default_factory=list)
-    """Dialogue acts of its last message."""
+    """Speech acts of its last message."""
     is_number_asked: bool = False
     """Whether the agent asked for the number of the current goal."""
     said: str = ""
-    """Everything that a free seat (a player that words the statements itself) has said."""
+    """All that a seat (person "free" or "played") has said in its own words."""
     unclear: bool = False
-    """Whether a free seat's words did not make the request clear."""
+    """Whether the seat's own words left the request unclear."""
 
     @property
     def goal(self) -> Goal:
-        """Current goal, `record.goals[goal_index]`."""
+        """The current goal, `record.goals[goal_index]`."""
         return self.record.goals[self.goal_index]
 
     @property
     def manner(self) -> Manner:
-        """Manner of the customer's persona, which selects the templates of its statements."""
+        """The persona's manner of speaking, which selects the templates of statements."""
         return PERSONAS[self.record.persona].manner
 
     @property
     def is_write_pending(self) -> bool:
-        """True while the agent may still make a write to which the customer agreed."""
+        """True if the customer has agreed to a write that the agent has not made yet."""
         return self.session.consent is not None
 
     @property
     def revealed_text(self) -> str:
-        """Everything that the customer has revealed, as text: requests, stated identity and a free seat's own words."""
+        """All that the customer has revealed, as text: requests so far, stated identity, and a seat's own words."""
         requests = " ".join(f"{goal.subject} {goal.ask}" for goal in self.record.goals[: self.goal_index + 1])
         return f"{requests} {' '.join(self.identity.values())}{self.said}"
 
     @property
     def stated_goal(self) -> Goal:
-        """Stated part of the current goal, to which the agent's listed acts refer. The script states all of it."""
+        """The stated part of the current goal, for which the agent's acts are listed. A script states all of it."""
         return self.goal
 
     def build_vocabulary(self) -> Vocabulary:
-        """Return the vocabulary for parsing the customer's texts: its data, requested values, questions and writes."""
+        """Build the vocabulary for parsing the customer's texts: its data, requested values, questions and writes."""
         person, words = self.record.person, dict[str, list[str]]()
-        own = (person.name, person.email, person.postcode, person.address)
-        for value in (*own, *self.identity.values(), *self.choose_identity().values()):
+        contact_data = (person.name, person.email, person.postcode, person.address)
+        for value in (*contact_data, *self.identity.values(), *self.choose_identity().values()):
             words[value] = [_space_out(value)]
         for goal, wrong in zip(self.record.goals, self.record.wrong_numbers, strict=True):
             values = [value for write in goal.writes for value in write.arguments.values()]
@@ -140,18 +140,18 @@ class Customer:
 
     @property
     def number(self) -> str:
-        """Order, booking or line number of the current goal as the customer states it; "" if none or forgotten.
+        """Number of the current goal's order, booking or line as the customer states it; "" if none or forgotten.
 
-        If the record has a wrong number, the customer states it until the agent has asked for the number.
+        If the record has a wrong number, the customer states that one until the agent asks for the number.
         """
         if self.goal.subject == ACCOUNT or self.record.forgets_numbers[self.goal_index]:
             return ""
         return (not self.is_number_asked and self.record.wrong_numbers[self.goal_index]) or self.goal.subject
 
     def list_numbers(self) -> set[str]:
-        """Return all numbers (`subject`) that the customer may state, right or wrong.
+        """Return all order, booking or line numbers that the customer may state, right or wrong.
 
-        Contains "" if the record has no wrong number for some goal, and ACCOUNT for a goal about the account.
+        Contains "" if the record has no wrong number for some goal, and `ACCOUNT` for a goal about the account.
         """
         pairs = zip(self.record.goals, self.record.forgets_numbers, strict=True)
         right = {goal.subject for goal, forgotten in pairs if not forgotten}
@@ -164,49 +164,49 @@ class Customer:
         contact = {"name": person.name} if record.forgets_email else {"email": person.email}
         return {**contact, "postcode": wrong or person.postcode}
 
-    def shorts(self) -> dict[str, str]:
-        """Return the possible statements by short code: yes, no, identity, number, request and bye."""
+    def list_statements(self) -> dict[str, str]:
+        """Return the customer's possible statements by code: yes, no, identity, number, request and bye."""
         return {
             "yes": YES[self.manner],
             "no": NO,
             "identity": " ".join(_identity_texts(self.choose_identity())),
             "number": self._number_statement()[1],
-            "request": STILL[self.manner].format(ask=self._wish()),
+            "request": STILL[self.manner].format(ask=self._word_request()),
             "bye": GOODBYE,
         }
 
     def make_consent(self, proposal: Proposal) -> Consent | None:
-        """Return the consent that a yes to this proposal gives; None for an unwanted proposal in plain text."""
+        """Return the consent given by a yes to the proposal; None if it names no exact call and is not the goal's."""
         if self._wants(proposal):
             return Consent(self.goal.tool, self.goal.subject, proposal.write)
         return Consent(proposal.write.tool, proposal.write.subject, proposal.write) if proposal.write else None
 
     def open(self) -> str:
-        """Start the first goal and return the first message: the request and, if the record says so, the identity."""
+        """Start the first goal and return the opening message: the request and, if volunteered, the identity."""
         self.outcomes = [Outcome()]
         said = self._ask(OPENINGS)
         return f"{said} {self._identify()}" if self.record.volunteers else said
 
-    def wrote(self, tool: str, subject: str) -> None:
-        """Mark the current goal as written if a completed write has its tool and subject."""
+    def note_write(self, tool: str, subject: str) -> None:
+        """Record a completed write: mark the current goal as `written` if it has the goal's tool and subject."""
         if (tool, subject) == (self.goal.tool, self.goal.subject):
             self.outcomes[self.goal_index].written = True
 
-    def is_closed(self, at: int) -> bool:
+    def is_closed(self, index: int) -> bool:
         """Return True if the goal with this index is closed: served or denied."""
-        return at < len(self.outcomes) and self.outcomes[at].closed
+        return index < len(self.outcomes) and self.outcomes[index].closed
 
-    def set_goal(self, at: int) -> None:
+    def set_goal(self, index: int) -> None:
         """Make the goal with this index the current one."""
-        self.goal_index = at
-        self.outcomes += [Outcome() for _ in range(at + 1 - len(self.outcomes))]
+        self.goal_index = index
+        self.outcomes += [Outcome() for _ in range(index + 1 - len(self.outcomes))]
         self.has_insisted = self.is_number_asked = False
 
     def hear(self, speech: Speech) -> str:
-        """Process the agent's message and return the customer's reply. Sets `acts` to the reply's dialogue acts.
+        """Process the agent's message and return the customer's reply. Its speech acts are stored in `acts`.
 
-        Updates the current goal's outcome and the consent, and continues with the next goal when this one is closed.
-        Sets `gone` if the customer leaves: "served" after the last goal, "left" when its patience has run out.
+        Updates the current goal's outcome and the consent, and starts the next goal when this one is settled. Sets
+        `gone` if the customer leaves: "served" after the last goal, "left" when its patience is exhausted.
         """
         self.acts, said = [], list[str]()
         outcome, useful = self.outcomes[self.goal_index], False
@@ -218,10 +218,10 @@ class Customer:
             useful |= helpful
             said += shown
         if speech.proposal is not None:
-            said.append(self._agree(speech.proposal))
+            said.append(self._answer_proposal(speech.proposal))
         elif speech.reasons and not outcome.written:
             useful = True
-            said += self._take_denial(speech)
+            said += self._handle_denial(speech)
         outcome.closed |= self._is_fulfilled(outcome)
         if speech.identity:
             useful |= not self.session.verified
@@ -232,11 +232,11 @@ class Customer:
             act, text = self._number_statement()
             said.append(self._say(*act, text))
         if outcome.closed and not self.is_write_pending and not said:
-            return self._go_on()
+            return self._start_next_goal()
         self.fruitless += not (useful or self.is_write_pending)
         patience = PERSONAS[self.record.persona].patience
-        left = 1 if patience == 1 else ENDURANCE * patience - self.fruitless
-        if may_leave(goal=False, patience=left, pending=self.is_write_pending):
+        remaining = 1 if patience == 1 else ENDURANCE * patience - self.fruitless
+        if may_leave(goal=False, patience=remaining, pending=self.is_write_pending):
             return self._leave("left", ENOUGH)
         if not said:
             said = [self._say("instruct", "reason", WHY) if speech.denies else self._remind(outcome)]
@@ -256,18 +256,18 @@ class Customer:
         return text
 
     def _subject_text(self) -> str:
-        """Return words for the goal's subject: "order 12345", the hint without a number, or "it" for the account."""
+        """Return the goal's subject in words: "order 12345", the hint if it has no number, or "it" for the account."""
         if self.goal.subject == ACCOUNT:
             return "it"
         return f"{self.subject} {self.number}" if self.number else self.goal.hint
 
-    def _wish(self) -> str:
+    def _word_request(self) -> str:
         questions = [self.facts[name].asks for name in self.goal.facts]
         ask = self.goal.ask.format(it=self._subject_text())
         return f"{ask}, and to know {join_words(questions)}" if questions else ask
 
     def _ask(self, wordings: Mapping[Manner, str]) -> str:
-        return self._say("instruct", self.goal.tool or "ask", wordings[self.manner].format(ask=self._wish()))
+        return self._say("instruct", self.goal.tool or "ask", wordings[self.manner].format(ask=self._word_request()))
 
     def _identify(self) -> str:
         self.identity = self.choose_identity()
@@ -281,7 +281,7 @@ class Customer:
             return Act("unknown", "number"), f"I do not know the number. It is {self.goal.hint}."
         return Act("inform", "number"), f"It is {self._subject_text()}."
 
-    def _agree(self, proposal: Proposal) -> str:
+    def _answer_proposal(self, proposal: Proposal) -> str:
         if self.outcomes[self.goal_index].written or not self._wants(proposal):
             self.session.consent = None
             self.fruitless += 1
@@ -296,7 +296,7 @@ class Customer:
             return bool(goal.tool) and goal.tool in proposal.tools and proposal.numbers <= {goal.subject}
         return any(write.matches(proposal.write) for write in goal.writes)
 
-    def _take_denial(self, speech: Speech) -> Sequence[str]:
+    def _handle_denial(self, speech: Speech) -> Sequence[str]:
         outcome = self.outcomes[self.goal_index]
         outcome.denied, self.session.consent = speech.reasons, None
         if self.record.insists and not self.has_insisted:
@@ -312,11 +312,11 @@ class Customer:
             return self._say("instruct", "fact", f"I would like to know {join_words(missing)}.")
         return self._ask(STILL)
 
-    def _go_on(self) -> str:
-        following = [n for n in range(len(self.record.goals)) if not self.is_closed(n)]
-        if not following:
+    def _start_next_goal(self) -> str:
+        open_goals = [n for n in range(len(self.record.goals)) if not self.is_closed(n)]
+        if not open_goals:
             return self._leave("served", GOODBYE)
-        self.set_goal(following[0])
+        self.set_goal(open_goals[0])
         return self._ask(NEXT)
 
     def _leave(self, reason: str, words: str) -> str:
@@ -335,5 +335,5 @@ def _identity_texts(identity: Mapping[str, str]) -> list[str]:
 
 
 def _space_out(text: str) -> str:
-    """Replace dots and @ inside words and numbers by blanks, so that an email address does not end a sentence."""
+    """Replace dots and @ inside words and numbers by spaces, so that an email address does not end a sentence."""
     return re.sub(r"(?<=\w)[.@](?=\w)", " ", text)

@@ -1,7 +1,8 @@
-"""Service desk game: an agent reads and writes a database with tools for a customer, within a policy.
+"""Service desk game: an agent serves a customer, using tools on a database within a policy.
 
-Success has three conditions: the database changed in one of the acceptable ways, the customer was told its facts (or
-denied, for a true reason, what the policy forbids), and no rule was broken. Neither silence nor obedience is enough.
+Success needs three things at the end: the database changed in an acceptable way, the customer was told its facts (or
+denied, for a true reason, what the policy forbids), and no rule was broken. An agent that only stays silent, or grants
+every request, does not succeed.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 
 from games.base import flag, number, whole_number
 from games.contracts import TOOL
-from simulators.base import Answer
+from simulators.base import Script
 from simulators.desk import listing, players, tasks
 from simulators.desk.customer import Customer
 from simulators.desk.device.settings import read_claims
@@ -35,31 +36,31 @@ AGENT, CUSTOMER = "agent", "customer"
 class Desk(PersonGame):
     """Customer service game: an agent serves a simulated customer with database tools, within a policy.
 
-    Acts: a tool call, which is answered by a message of "tool", and speech to the customer, who answers it. Speech is
-    typed, `ASK identity|number`, `CONFIRM call`, `TELL fact value`, `DENY reason`, `ELSE` (is there anything else?), or
-    `SAY text`, in which the same is read from plain words (`simulators.desk.speech`). `DONE` ends the match, as the
-    customer does when all is dealt with or its patience is gone.
+    Acts: a tool call, answered by a message from "tool", or speech, answered by the customer. Speech is typed
+    (`ASK identity|number`, `CONFIRM call`, `TELL fact value`, `DENY reason`, `ELSE` for "is there anything else?") or
+    plain text (`SAY text`), from which the same acts are parsed (`simulators.desk.speech`). The match ends with `DONE`,
+    or when the customer leaves because its goals are settled or its patience is exhausted.
 
-    Options besides PersonGame's:
-    domain: "shop", "airline" or "phone" (`simulators.desk.phone`: the customer has a phone, and the agent also plays
-    `LOOK setting` and `SET setting value`). goals: number of goals in a match, or [low, high], at most 4; in the phone
-    domain there is one goal, and this is the number of faults, at most 3.
-    person: for a customer with a seat see `simulators.desk.seat` and `simulators.desk.played`.
+    Options in addition to PersonGame's:
+    domain: "shop", "airline" or "phone" (`simulators.desk.phone`: the customer has a phone, and the agent can also
+    instruct it with `LOOK setting` and `SET setting value`). goals: number of goals in a match, or [low, high], at most
+    4. The phone domain has one goal; there it is the number of faults, at most 3.
+    person: `simulators.desk.seat` and `simulators.desk.played` describe customers with a seat.
     cost: price of each act of the agent. Part `outcome` pays 1 for success, at the end. max_turns: maximum number of
     the agent's acts. calls: maximum number of tool calls in one act.
     tools: format of the tool descriptions, "signatures" or "json" (as Hermes and Qwen models were trained).
-    terse: acts as short codes and facts in few tokens, for tiny models.
+    terse: abbreviate acts to codes and facts to few tokens, for tiny models.
     """
 
     name = "desk"
     metadata: ClassVar[dict[str, Any]] = {"name": "desk_v0", "render_modes": ["ansi"]}
     reward_parts: Mapping[str, str] = {
-        "outcome": "1 where all is as it should be", "cost": "of a tool call",
-        "reading": "the customer's words had to be replaced", "wrong": "the customer told what is not so",
-        "secret": "the customer told a secret unasked", "unread": "the customer's answer cannot be read",
+        "outcome": "1 for success at the end", "cost": "the price of each act of the agent",
+        "reading": "the customer's text was rejected", "wrong": "the customer said something false",
+        "secret": "the customer revealed its data unasked", "unread": "the customer's text did not answer",
     }  # fmt: skip
     personas = tuple(PERSONAS)
-    players: Mapping[str, Callable[[Desk, int], Answer]] = players.PLAYERS
+    players: Mapping[str, Callable[[Desk, int], Script]] = players.PLAYERS
     seats: tuple[str, ...] = (AGENT,)
     person_seat = CUSTOMER
     whole_acts = True
@@ -104,15 +105,16 @@ class Desk(PersonGame):
     # Methods of TextGame and Simulator.
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw the match and send the customer's first message. `others` in the options seeds other customers' data."""
-        own, others, draws = rng.spawn(3)
+        """Draw the match and send the first message. The reset option `others` is the seed of other customers' data."""
+        owner_rng, others_rng, goal_rng = rng.spawn(3)
         if "others" in options:
-            others = np.random.default_rng(whole_number("others", options["others"], 0))
-        name = self.draw_entity(lambda: draw_name(own), str)
-        self.world = WORLDS[self.domain](own, others, name)
-        goals = tasks.compose(self.world, draws, int(draws.integers(self.goals[0], self.goals[1] + 1)))
+            others_rng = np.random.default_rng(whole_number("others", options["others"], 0))
+        name = self.draw_entity(lambda: draw_name(owner_rng), str)
+        self.world = WORLDS[self.domain](owner_rng, others_rng, name)
+        count = int(goal_rng.integers(self.goals[0], self.goals[1] + 1))
+        goals = tasks.draw_goals(self.world, goal_rng, count)
         record = draw_record(
-            draws, self.world.owner, self.draw_persona(draws), goals, self.world.unused_numbers[: len(goals)]
+            goal_rng, self.world.owner, self.draw_persona(goal_rng), goals, self.world.unused_numbers[: len(goals)]
         )
         self.seat = make_seat(self.world, record, self.person)
         self.customer = self.seat.customer
@@ -129,7 +131,7 @@ class Desk(PersonGame):
             self.tell(opening, AGENT, sender=CUSTOMER)
 
     def rules(self) -> str:
-        """Return the agent's instructions: policy, tool descriptions and acts; in terse mode one sentence."""
+        """Return the agent's instructions: policy, tools and acts. In terse mode they are one sentence."""
         if self.terse:
             return "Play one of the listed codes."
         policy = "\n".join(f"- {rule.name}: {rule.text}" for rule in (IDENTITY, CONFIRMATION, *self.policy))
@@ -145,7 +147,7 @@ class Desk(PersonGame):
         )
 
     def definitions(self, seat: str) -> Sequence[Mapping[str, Any]]:
-        """Return the definitions of the seat's tools: the agent's, () in terse mode, or a played customer's phone's."""
+        """Return the definitions of the agent's tools (none in terse mode), or of a played customer's tools."""
         if seat == CUSTOMER:
             phone = self.world.handset if self.is_played else None
             return [tool.definition for tool in phone.tools()] if phone else ()
@@ -156,10 +158,10 @@ class Desk(PersonGame):
         return {"today": self.world.today.isoformat(), "left": self.max_turns - self.acts}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return the agent's facts: {"verified": bool, "agreed": tool of the customer's unused consent, or ""}.
+        """Return a seat's private facts.
 
-        In terse mode they are the match's state in words ("notes") and abbreviated ("marks"). The customer's facts are
-        those of its seat (`Seat.facts`).
+        The agent's are {"verified": bool, "agreed": tool of the customer's unused consent, or ""}; in terse mode the
+        state of the match in words ("notes") and abbreviated ("marks"). The customer's are those of `Seat.facts`.
         """
         if seat == CUSTOMER:
             return self.seat.facts()
@@ -170,13 +172,13 @@ class Desk(PersonGame):
         return {"verified": bool(session.verified), "agreed": session.consent.tool if session.consent else ""}
 
     def legal(self, seat: str) -> list[str] | None:
-        """Return the agent's listed acts, or a free or played customer's short codes. Others may be legal, too."""
+        """Return the agent's listed acts, or a free or played customer's codes. Other acts may be legal too."""
         if seat == CUSTOMER:
-            return list(self.customer.shorts()) if self.person in ("free", "played") else None
+            return list(self.customer.list_statements()) if self.person in ("free", "played") else None
         return list(self.list_acts().keys() if self.terse else self.list_acts().values())
 
     def next_seat(self, seat: str) -> str:
-        """Return the customer's seat while its statement is due, else the agent."""
+        """Return the customer's seat if it owes a statement, else the agent's."""
         return CUSTOMER if self.seat.template else AGENT
 
     def play(self, seat: str, act: str) -> str:
@@ -209,7 +211,8 @@ class Desk(PersonGame):
     def figures(self) -> dict[str, float | bool | str]:
         """Return the match's figures: `success` (also as `score`), `tau_score` as in tau-bench, and several counts.
 
-        `rows` is True if the database changed as required; `told` is the share of goals that were answered as required.
+        `rows` is True if the database changed as required. `told` is the share of goals for which the agent told the
+        facts, or denied the request, as required.
         """
         goals, world = self.customer.record.goals, self.world
         right = tasks.judge_facts(goals, self.customer.outcomes)
@@ -244,12 +247,12 @@ class Desk(PersonGame):
         """Return, by customer id, texts that the agent must not see: others' data and, until verified, the owner's."""
         owner, secrets = self.world.owner, {}
         for person in self.world.fetch_all("SELECT * FROM customers"):
-            own = person["id"] == owner.id
-            if not own or not self.world.session.verified:
+            is_owner = person["id"] == owner.id
+            if not is_owner or not self.world.session.verified:
                 texts = [person["email"], *self.world.list_numbers_of(person["id"])]
-                texts += [person["name"], person["address"]] if not own else []
+                texts += [person["name"], person["address"]] if not is_owner else []
                 secrets[person["id"]] = tuple(
-                    text for text in texts if not own or text not in self.customer.revealed_text
+                    text for text in texts if not is_owner or text not in self.customer.revealed_text
                 )
         return secrets | (self.world.handset.hidden() if self.world.handset else {})
 
@@ -261,23 +264,23 @@ class Desk(PersonGame):
     # Effects of a turn.
 
     def list_acts(self) -> dict[str, str]:
-        """Return the agent's listed acts by short code. They use only values that the agent was shown."""
+        """Return the agent's listed acts by code. They use only values that the agent was shown."""
         return listing.list_acts(self.world, self.customer, self.policy, self.heard)
 
     def _call(self, call: Call) -> None:
-        """Run a tool call, send the agent its result, count calls and errors, and tell the customer about writes."""
+        """Run a tool call, send the result to the agent, count calls and errors, and tell the customer of writes."""
         done = len(self.world.session.done)
         result = run(self.world.tools(), call)
         self.called, self.errors = self.called + 1, self.errors + result.startswith("Error: ")
         for tool, subject in self.world.session.done[done:]:
-            self.customer.wrote(tool, subject)
+            self.customer.note_write(tool, subject)
         self.heard += f"\n{result}"
         self.tell(result, AGENT, sender=TOOL)
 
     def _speak(self, speech: Speech) -> None:
-        """Pass the agent's message to the customer, and send its scripted answer or request one from its seat.
+        """Pass the agent's message to the customer, then send its scripted answer or request one from its seat.
 
-        Telling or denying before verification is recorded as a breach.
+        Records a breach if the agent tells facts or denies a request before verification.
         """
         self.said.append(speech.text)
         discloses = speech.reasons or speech.facts.keys() & self.customer.goal.facts.keys()
@@ -291,7 +294,7 @@ class Desk(PersonGame):
             self.seat.request(answer, speech.proposal, identity)
 
     def _listen(self, text: str) -> str:
-        """Check the customer's text, pay its fines and return it for the agent; "" if the seat moves again.
+        """Check and fine the customer's text. Returns the text for the agent, or "" if the customer's seat moves again.
 
         The seat moves again after a rejected text, and after calls of its own tools.
         """

@@ -1,4 +1,4 @@
-"""Table of the desk's domains, each with its customer and seat."""
+"""Table of the desk's domains, and the seat of a domain's customer."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ WORLDS: Mapping[str, type[World]] = {"shop": Shop, "airline": Airline, "phone": 
 
 
 def make_seat(world: World, record: Record, person: Speech) -> Seat:
-    """Return the seat of a match's customer, whose words `person` decides; `customer` is its script."""
-    about = record, world.session, world.facts, world.subject, world.verbs
+    """Create the seat of a match's customer, with the scripted customer in `customer`. `person` says who words it."""
+    arguments = record, world.session, world.facts, world.subject, world.verbs
     if world.handset:
         if person == "played":
-            return CallerSeat(PlayedCaller(*about, handset=world.handset), person)
-        return Seat(Caller(*about, handset=world.handset), person)
-    return PlayedSeat(PlayedCustomer(*about), person) if person == "played" else Seat(Customer(*about), person)
+            return CallerSeat(PlayedCaller(*arguments, handset=world.handset), person)
+        return Seat(Caller(*arguments, handset=world.handset), person)
+    return PlayedSeat(PlayedCustomer(*arguments), person) if person == "played" else Seat(Customer(*arguments), person)

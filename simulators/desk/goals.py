@@ -1,4 +1,4 @@
-"""A customer's goals: a write that the policy allows or forbids, facts to be told, or both."""
+"""A customer's goals: each is a write that the policy allows or forbids, facts to be told, or both."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from dataclasses import dataclass, field
 from games.base import to_one_line
 
 ACCOUNT = "account"
-"""Subject of a write without an order, booking or line."""
+"""Subject of goals and writes that concern no order, booking or line."""
 KINDS = ("order", "booking", "line")
 """Names of the arguments that hold a subject's number."""
 
 
 @dataclass(frozen=True)
 class Write:
-    """Call of a tool that changes the database: the tool's name and its arguments."""
+    """A tool call that changes the database."""
 
     tool: str
     arguments: Mapping[str, str]
 
     @property
     def subject(self) -> str:
-        """Number of an order, booking or line in the call's arguments, or `ACCOUNT` if there is none."""
+        """Number of the order, booking or line in the arguments, or `ACCOUNT` if there is none."""
         return next((self.arguments[kind] for kind in KINDS if self.arguments.get(kind)), ACCOUNT)
 
     def matches(self, other: Write) -> bool:
-        """Return True if the other call has the same tool and, in normal form (`normalise`), the same arguments."""
+        """Return True if the other call has the same tool and, after `normalise`, the same arguments."""
         mine, others = ({k: normalise(v) for k, v in one.arguments.items()} for one in (self, other))
         return self.tool == other.tool and mine == others
 
@@ -37,22 +37,22 @@ class Write:
 
 @dataclass(frozen=True)
 class Goal:
-    """Request of a customer: a write, facts to be told, or both. If it has `reasons`, it must be denied."""
+    """A customer's request: a write, facts to be told, or both. If it has `reasons`, the agent must deny it."""
 
     ask: str
     """Text after "I would like to"; `{it}` stands for the order or booking."""
     subject: str = ACCOUNT
-    """Number of the order or booking, or ACCOUNT."""
+    """Number of the order, booking or line, or `ACCOUNT`."""
     hint: str = ""
     """Customer's words instead of a forgotten number, such as "my order with the kettle"."""
     writes: tuple[Write, ...] = ()
-    """Acceptable writes, the reference first; () if the goal only asks for facts."""
+    """Acceptable alternative writes, the reference first; () if only facts are asked for."""
     needs: tuple[Write, ...] = ()
-    """Writes that together meet the goal, each of them needed. Faults that remain are the phone's."""
+    """Writes that are all required, for a customer with a phone. Other faults are repaired on the phone."""
     facts: Mapping[str, str] = field(default_factory=dict)
     """Facts that the customer asks for, with their true values."""
     reasons: frozenset[str] = frozenset()
-    """Rules that forbid the goal, each a true reason to deny it; empty if it must be done."""
+    """Names of the rules that forbid the goal, each a true reason to deny it; empty if it must be granted."""
     mentions: tuple[str, ...] = ()
     """Names of products or places in the request, for lookups."""
     details: tuple[str, ...] = ()
@@ -60,12 +60,12 @@ class Goal:
 
     @property
     def tool(self) -> str:
-        """Name of the tool that the request needs for its write; "" if it asks for facts only."""
+        """Tool of the goal's write; "" if `writes` is empty."""
         return self.writes[0].tool if self.writes else ""
 
 
 def normalise(value: object) -> object:
-    """Return a value's normal form: 25.0 as 25, other floats rounded to two places, texts case-folded in one line."""
+    """Normalise a value for comparison: round floats to cents (25.0 to the integer 25), fold texts to one line."""
     if isinstance(value, float):
         value = round(value, 2)
         return int(value) if value.is_integer() else value

@@ -1,4 +1,4 @@
-"""Lists of the agent's acts, and short summaries of its view, for random players and tiny models.
+"""List the agent's acts, and summarise the state of the match in a few words, for random players and tiny models.
 
 An act is listed only if the customer or a tool has shown its arguments to the agent.
 """
@@ -16,17 +16,17 @@ from simulators.desk.speech import NUMBER, VALUES, canonical_fact
 from simulators.desk.world import World
 
 MAX_VALUES = 8
-"""Maximum number of listed values of a fact, and of listed numbers to look up."""
+"""Maximum number of listed values of a fact, and of numbers to look up."""
 LETTERS = "abcdefghij"
-"""Letters that stand for the facts in codes."""
+"""Letters of the facts in the codes of TELL acts."""
 AMOUNT = re.compile(r"(?<![\w.-])\d+\.\d{1,2}(?![\w.-])")
 
 
 def list_acts(world: World, customer: Customer, policy: Sequence[Rule], heard: str) -> dict[str, str]:
-    """Return the agent's listed acts by short code, with only numbers and values that occur in `heard`.
+    """Return the agent's listed acts by code. They use only numbers and values that occur in `heard`.
 
     `heard` is all text shown to the agent. Lookups, consent questions, writes and facts are listed only after
-    verification, and only if they serve the current goal.
+    verification. Except for the repairs of a phone line, only those that serve the current goal are listed.
     """
     acts = {"i": "ASK identity", "n": "ASK number"}
     if identity := customer.identity:
@@ -61,8 +61,8 @@ def abbreviate(words: Iterable[str]) -> str:
 def describe_state(world: World, customer: Customer, heard: str) -> list[str]:
     """Return the match's state as short words: request, missing facts (`?name`), identity, consent and write.
 
-    Once the goal's subject was looked up and all arguments of its first write were heard, the words also state the
-    facts that the rules for this write depend on.
+    Once the agent has looked up the goal's subject and heard all arguments of its first write, words for the facts on
+    which the rules about that write depend follow (`World.list_marks`).
     """
     goal, outcome = customer.stated_goal, customer.outcomes[customer.goal_index]
     words = [
@@ -81,7 +81,7 @@ def describe_state(world: World, customer: Customer, heard: str) -> list[str]:
 
 
 def _initials(word: str) -> str:
-    """Return the first letter of each part of a word, two of the last part: `change_account_address` becomes `Caad`."""
+    """Return the initials of a word's parts, and two letters of the last: `change_account_address` becomes `Caad`."""
     *parts, last = word.split("_")
     return ("".join(part[0] for part in parts) + last[:2]).capitalize()
 
@@ -91,7 +91,7 @@ def _number_acts(code: str, acts: Sequence[str]) -> dict[str, str]:
 
 
 def _find_numbers(customer: Customer, heard: str) -> list[str]:
-    """Return the numbers to look up: the customer's number if it was heard, else the latest numbers heard.
+    """Return the numbers to look up: the customer's stated number, if heard, else the latest numbers heard.
 
     Returns [] if the customer's goal is about its account.
     """

@@ -1,4 +1,4 @@
-"""Invented people: names, addresses and identity data."""
+"""Invented people: names, addresses and contact data."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LETTERS = "ABCDEFGHJKLMNPRSTUVWXY"
 
 @dataclass(frozen=True)
 class Person:
-    """Name and contact data of a customer. Email and postcode, or name and postcode, verify it."""
+    """Name and contact data of a customer, who is verified by postcode and either email or name."""
 
     id: str
     name: str
@@ -51,7 +51,7 @@ def draw_person(rng: np.random.Generator, number: int, name: str) -> Person:
 
 
 def draw_address(rng: np.random.Generator, first_number: int = 1) -> str:
-    """Draw house number, street and town; numbers are from `first_number`: 1 for the customer, 200 for other people."""
+    """Draw an address with a house number from `first_number` on: 1 for the customer at the desk, 200 for others."""
     street, town = STREETS[rng.integers(len(STREETS))], TOWNS[rng.integers(len(TOWNS))]
     return f"{first_number + rng.integers(199)} {street} Street {town}"
 

@@ -1,7 +1,7 @@
-"""Customer played by its seat: it opens the conversation, states its goals in any order, and leaves when it likes.
+"""Customer played by its seat: it opens the conversation, states its goals in any order, and decides when to leave.
 
-The script only keeps track: it evaluates the agent's messages and determines the due statement. Consent, identity and
-the current goal are read from the seat's own words. The agent's listed acts use only what the customer has said.
+The script only keeps track: it evaluates the agent's messages and determines which statement is due. Consent, identity
+and the current goal are parsed from the seat's own words. The agent's listed acts use only what was said.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ANSWERS = ("yes", "no", "identity", "number")
 
 @dataclass
 class PlayedCustomer(Customer):
-    """Customer whose seat decides what to say. It tracks the goals that the seat has stated; `note` adds topics."""
+    """Customer whose seat decides what to say. It tracks the stated goals; `note_topics` adds topics."""
 
     topics: set[str] = field(default_factory=set)
     stated: set[int] = field(default_factory=set)
@@ -39,22 +39,23 @@ class PlayedCustomer(Customer):
     unclear: bool = True
 
     def list_wishes(self) -> list[str]:
-        """Return the open goals in words, the current one first."""
-        found, now = [], self.goal_index
-        for at in sorted(range(len(self.record.goals)), key=lambda n: (n != now, n)):
-            if not self.is_closed(at):
-                found.append(replace(self, goal_index=at, is_number_asked=self.is_number_asked and at == now)._wish())
-        return found
+        """Return the requests of the open goals as text, the current one first."""
+        wishes, current = [], self.goal_index
+        for index in sorted(range(len(self.record.goals)), key=lambda n: (n != current, n)):
+            if not self.is_closed(index):
+                is_number_asked = self.is_number_asked and index == current
+                wishes.append(replace(self, goal_index=index, is_number_asked=is_number_asked)._word_request())
+        return wishes
 
     def list_topics(self) -> list[set[str]]:
-        """Return, per goal, the topics that distinguish it from the other goals."""
-        every = [
+        """Return, for each goal, the topics that distinguish it from the other goals."""
+        topics = [
             {goal.tool, goal.subject, goal.hint, wrong, *goal.mentions, *STRANGERS.findall(goal.ask)} - {"", ACCOUNT}
             for goal, wrong in zip(self.record.goals, self.record.wrong_numbers, strict=True)
         ]
-        return [own.difference(*every[:n], *every[n + 1 :]) for n, own in enumerate(every)]
+        return [keys.difference(*topics[:n], *topics[n + 1 :]) for n, keys in enumerate(topics)]
 
-    def note(self, topics: set[str]) -> None:
+    def note_topics(self, topics: set[str]) -> None:
         """Record the topics of the seat's text. If it names another open goal, that goal becomes the current one."""
         self.topics |= topics
         named = [n for n, keys in enumerate(self.list_topics()) if keys & topics and not self.is_closed(n)]
@@ -63,7 +64,7 @@ class PlayedCustomer(Customer):
             self.set_goal(named[0])
         self.unclear = self.goal_index not in self.stated
 
-    def list_unwanted(self) -> set[str]:
+    def list_unrequested_writes(self) -> set[str]:
         """Return the names of the write tools that none of the customer's goals needs."""
         return self.verbs.keys() - {goal.tool for goal in self.record.goals}
 
@@ -80,11 +81,11 @@ class PlayedCustomer(Customer):
 
     @property
     def revealed_text(self) -> str:
-        """All text in which the customer has revealed something: the seat's own words."""
+        """All that the customer has revealed, as text: the seat's own words."""
         return self.said
 
     def build_vocabulary(self) -> Vocabulary:
-        """Return the script's vocabulary, extended by `phrases`."""
+        """Build the scripted customer's vocabulary, with `phrases` added."""
         return Vocabulary({**self.phrases, **super().build_vocabulary().phrases})
 
     @cached_property
@@ -111,22 +112,22 @@ class PlayedSeat(Seat):
     leaving: str = ""
     """Reason why the script would leave now, or "" if it would stay."""
     said: Mapping[str, Stance] = field(default_factory=dict)
-    """Facts in the last checked text. `due` are those in its template."""
+    """Facts in the last checked text; `due` has those in the template at that time."""
     due: Mapping[str, Stance] = field(default_factory=dict)
     """Facts in the template that was due at the last check."""
 
     def facts(self) -> dict[str, Any]:
-        """Return the seat's facts, with the open `wishes` in words and the customer's identity (`about`).
+        """Return the facts of a free seat, the open requests as text (`wishes`), and the customer's identity (`about`).
 
-        `wish` is the current goal in words, "" if none is open. `template` and `answer` are the script's statement,
-        which roles for free play may leave out of their prompt.
+        `wish` is the current request, "" if none is open. `template` and `answer` are the script's statement, which
+        roles for free play may leave out of their prompt.
         """
         wishes = self.customer.list_wishes()
         wish = wishes[0] if wishes else ""
         return {**super().facts(), "wish": wish, "wishes": wishes, "about": self.customer.choose_identity()}
 
     def request(self, template: str, proposal: Proposal | None, identity: dict[str, str]) -> None:
-        """Request a statement as Seat does, but reveal identity and end the talk only by the seat's own words."""
+        """Request a statement as `Seat.request` does. Only the seat's own words state its identity or end the match."""
         super().request(template, proposal, identity)
         self.customer.identity = identity
         self.leaving, self.customer.gone = self.customer.gone, ""
@@ -135,7 +136,7 @@ class PlayedSeat(Seat):
     def expand(self, text: str) -> str:
         """Return the text in one line. A code is expanded to its statement, the due one to the template."""
         text = to_one_line(text, MAX_CHARACTERS)
-        return (self.customer.shorts() | {self.code: self.template}).get(text.lower(), text)
+        return (self.customer.list_statements() | {self.code: self.template}).get(text.lower(), text)
 
     def use(self, text: str, limit: int) -> list[str]:
         """Return []: this customer has no tools to call."""
@@ -144,7 +145,7 @@ class PlayedSeat(Seat):
     def hear(self, text: str) -> tuple[str, dict[str, float]]:
         """Apply the last checked text to the customer's state. Returns the expanded text and no fines ({})."""
         text = self.expand(text)
-        self.customer.note({*self.said})
+        self.customer.note_topics({*self.said})
         unclear = self.customer.unclear
         self._take_effect(text, self.said, self.due)
         self.customer.unclear = unclear
@@ -169,11 +170,11 @@ class PlayedSeat(Seat):
         wrong, keys = self._find_made_up(text), customer.list_topics()
         if AGREEMENT in due and said.get(AGREEMENT, due[AGREEMENT]) != due[AGREEMENT]:
             wrong.append(text)
-        wrong += sorted(tool for tool in customer.list_unwanted() - due.keys() if said.get(tool) == "inform")
+        wrong += sorted(tool for tool in customer.list_unrequested_writes() - due.keys() if said.get(tool) == "inform")
         unsaid = [n for n in range(len(keys)) if n not in customer.stated]
         later = {key for n in unsaid if n != customer.goal_index for key in keys[n]}
-        own = {person.name, person.email, person.postcode, person.address}
-        leaked = (own | later) & said.keys() - due.keys() - customer.topics
+        contact_data = {person.name, person.email, person.postcode, person.address}
+        leaked = (contact_data | later) & said.keys() - due.keys() - customer.topics
         withheld = []
         owes = self.code in ANSWERS or (
             self.code == "request" and customer.goal_index in unsaid and not later & said.keys()
@@ -185,11 +186,11 @@ class PlayedSeat(Seat):
         return Faults(wrong, sorted(leaked), withheld)
 
     def _find_made_up(self, text: str) -> list[str]:
-        """Return the numbers, emails, postcodes and names in a text that are not the customer's."""
+        """Return the numbers, emails, postcodes and names in a text that do not belong to the customer."""
         customer, person = self.customer, self.customer.record.person
-        own = " ".join(
+        known = " ".join(
             [*customer.build_vocabulary().phrases.values(), *customer.list_numbers(), customer.number, person.email]
         )
         found = [*NUMBER.findall(text), *EMAIL.findall(text), *POSTCODE.findall(text)]
         names = [name for name in NAME.findall(text) if name != person.name]
-        return [each for each in found if each not in own] + names
+        return [each for each in found if each not in known] + names

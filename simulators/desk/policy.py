@@ -1,4 +1,4 @@
-"""Policy types: rules with predicates, facts, consent, and the session's state."""
+"""Types for a domain's policy (the rules of its service): rules, facts, consent, and the session's state."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from simulators.desk.goals import Write
 
 @dataclass(frozen=True)
 class Rule:
-    """Rule of the policy: `name` (also a reason to deny), text for the agent, and the predicate `holds`."""
+    """Rule of the policy. Its `name` is also a reason to deny; `holds` checks a write."""
 
     name: str
     text: str
     phrases: tuple[str, ...] = ()
-    """Folded phrases that state it as a reason in plain text."""
+    """Normalised phrases (`fold`) that state the rule as a reason in plain text."""
     tools: tuple[str, ...] = ()
     holds: Callable[[Any, Mapping[str, str]], bool] = lambda world, arguments: True
-    """Takes the world before a write by one of `tools` and its arguments; True if the rule is kept."""
+    """Returns True if a write by one of `tools` keeps the rule, given the world before it and its arguments."""
 
 
 IDENTITY = Rule(
@@ -42,14 +42,14 @@ class Fact(NamedTuple):
     """Text after "I would like to know"."""
     kind: Literal["amount", "code", "word", "date", "number"]
     words: tuple[str, ...]
-    """Folded words that name it in plain text."""
+    """Normalised words that name the fact in plain text."""
     values: tuple[str, ...] = ()
-    """All possible values of a word."""
+    """All possible values of a fact of kind "word"."""
 
 
 @dataclass(frozen=True)
 class Consent:
-    """Customer's yes to one write, given by its tool and its subject (order, booking or account)."""
+    """The customer's yes to one write, identified by its tool and subject (an order, booking, line or `ACCOUNT`)."""
 
     tool: str
     subject: str
@@ -64,10 +64,10 @@ class Consent:
 
 @dataclass
 class Session:
-    """State of a conversation as the tools see it: the verified customer, consent, breaches, writes and lookups."""
+    """State of a conversation for the tools: the verified customer, consent, breaches, writes and lookups."""
 
     verified: str = ""
-    """The verified customer's id; "" before."""
+    """The verified customer's id; "" before verification."""
     consent: Consent | None = None
     """The customer's consent to a pending write."""
     breaches: list[str] = field(default_factory=list)
@@ -75,4 +75,4 @@ class Session:
     done: list[tuple[str, str]] = field(default_factory=list)
     """Tool and subject of each write."""
     looked_up: set[str] = field(default_factory=set)
-    """Orders or bookings that were shown."""
+    """Numbers of the orders, bookings or lines that the agent has looked up."""

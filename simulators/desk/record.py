@@ -1,4 +1,4 @@
-"""A customer's hidden record, and the outcome of its goals."""
+"""A customer's hidden record, and the progress of its goals."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from simulators.desk.people import Person, draw_postcode
 from simulators.person import PERSONAS
 
 SLIP = 0.25
-"""Probability that a customer first states a wrong postcode or number, times its persona's factor."""
+"""Probability that a customer first states a wrong postcode or number, before the persona's factor."""
 
 
 @dataclass
@@ -19,14 +19,14 @@ class Outcome:
     """Progress of one goal of the customer: facts told, denial, and whether its write is done."""
 
     told: dict[str, str | None] = field(default_factory=dict)
-    """Requested facts that were told, by name; None if the agent named several values."""
+    """Requested facts that were told, by name; None if the agent stated several values."""
     denied: frozenset[str] | None = None
-    """Reasons of the latest denial with any; None if it was not denied."""
+    """Reasons of the latest denial that gave any; None if there was none."""
     written: bool = False
     closed: bool = False
 
     def follows_policy(self, goal: Goal) -> bool:
-        """Return True if the goal was denied for true reasons, if it must be, or else told its facts undenied."""
+        """Return True if a forbidden goal was denied for true reasons, or an allowed one told its facts undenied."""
         if goal.reasons:
             return self.denied is not None and self.denied <= goal.reasons
         return self.denied is None and self.told == dict(goal.facts)
@@ -34,7 +34,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Record:
-    """Hidden properties of a customer, drawn before the conversation: identity, goals, and errors."""
+    """Hidden properties of a customer, drawn before the match: identity, goals and errors."""
 
     person: Person
     persona: str
@@ -54,7 +54,7 @@ class Record:
 def draw_record(
     rng: np.random.Generator, person: Person, persona: str, goals: tuple[Goal, ...], unused_numbers: list[str]
 ) -> Record:
-    """Draw which facts a customer volunteers, forgets and misstates; `unused_numbers` has a wrong number per goal."""
+    """Draw what a customer volunteers, forgets and misstates. `unused_numbers` has a wrong number for each goal."""
     kind = PERSONAS[persona]
     slips = min(1.0, SLIP * kind.slips) if kind.slips > 1 else 0.0
     wrong = rng.random(len(goals)) < slips

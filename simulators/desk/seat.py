@@ -1,11 +1,11 @@
 """The customer's seat: its due statements, their wording, and the effect of its words.
 
-With person "render", a text that says anything but the due statement is requested once more, and then replaced by the
-template; each costs the seat 0.1 (part `reading`). With "free", the script still decides what the customer wants next,
-and the seat says what it likes. Its consent and identity count only if they can be read from its words; a conditional
-or doubtful yes is no consent (`simulators.agreement`). The seat shares the agent's `outcome` and pays 0.1 for an answer
-against the customer's interest or an invented number or email (`wrong`), for each unasked statement of its own data
-(`secret`), and for a text without anything due (`unread`).
+With person "render", the seat words each due statement. If its text says anything else, another text is requested once,
+and then the template replaces it; each costs the seat 0.1 (part `reading`). With "free", the script still decides what
+the customer wants next, but the seat says what it likes. Consent and identity count only if they can be parsed from its
+words; a conditional or doubtful yes is no consent (`simulators.agreement`). The seat shares the agent's `outcome`. It
+pays 0.1 for each answer against the customer's interest or invented number or email (`wrong`), for each unasked
+statement of its own data (`secret`), and for each text without anything due (`unread`).
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ CODES: Mapping[str, str] = {
     "confirm": "yes", "deny": "no", "name": "identity", "email": "identity", "postcode": "identity",
     "number": "number", "account": "number", "end": "bye",
 }  # fmt: skip
-"""Short word for each topic or kind of act; any other is a request."""
+"""Code of a statement by topic or kind of its first act; any other statement is a request."""
 
 
 @dataclass
 class Seat:
-    """Seat that words the customer's statements. `request` asks for one, `hear` checks and fines the text."""
+    """Seat that words the customer's statements: `request` asks for one, `hear` checks and fines the text."""
 
     customer: Customer
     person: Speech
     template: str = ""
-    """Due text of the script; "" when nothing is due."""
+    """The script's text of the due statement; "" if none is due."""
     proposal: Proposal | None = None
     """Proposal to which the customer must answer."""
     renderings: Renderings = field(default_factory=Renderings)
@@ -46,43 +46,43 @@ class Seat:
     """Number of fines of a free seat, by kind."""
 
     def facts(self) -> dict[str, Any]:
-        """Return the seat's facts: `say` (due acts) and `template`.
+        """Return the seat's facts: `say` (the due speech acts) and `template`.
 
-        A free seat also sees `answer`, the short word of the due statement, and `record`, its statements by short word.
+        A free seat also sees `answer`, the code of the due statement, and `record`, its possible statements by code.
         """
         due = {"say": [str(act) for act in self.customer.acts], "template": self.template}
         if self.person == "render":
             return due
-        return {**due, "answer": self.code if self.template else "", "record": self.customer.shorts()}
+        return {**due, "answer": self.code if self.template else "", "record": self.customer.list_statements()}
 
     @property
     def code(self) -> str:
-        """Short word of the due statement."""
+        """Code of the due statement."""
         kind, topic = self.customer.acts[0]
         return CODES.get(topic) or CODES.get(kind) or "request"
 
     def request(self, template: str, proposal: Proposal | None, identity: dict[str, str]) -> None:
-        """Request a statement, worded by the script as `template`, and an answer to `proposal` if there is one.
+        """Request a statement from the seat: the script's `template`, and an answer to `proposal` if there is one.
 
-        A free seat's identity is reset to `identity`, because only its own words reveal more.
+        With a free seat, the customer's stated identity is reset to `identity`, because only the seat's words state it.
         """
         self.template, self.proposal = template, proposal
         if self.person == "free":
             self.customer.identity = identity
 
     def hear(self, text: str) -> tuple[str | None, dict[str, float]]:
-        """Check a text of the seat; return (text for the agent, or None to request another; fines by part, below 0).
+        """Check a text of the seat. Returns (text for the agent or None to request another, negative fines by part).
 
-        Person "render": a wrong text is requested once more, and then replaced by the template; each costs part
-        `reading`. Free seat: its short words are expanded, and the text always passes and sets identity and consent;
-        the fines are parts `wrong`, `secret` and `unread`.
+        Person "render": after a wrong text another is requested once, then the template replaces it; each costs part
+        `reading`. Free seat: codes are expanded, and the text always passes and sets identity and consent; the fines
+        are parts `wrong`, `secret` and `unread`.
         """
         text, proposed = to_one_line(text, MAX_CHARACTERS), self.proposal is not None
         if self.person == "render":
-            heard = self.renderings.settle(text, self.template, lambda said: self.customer.read(said, proposed))
+            heard = self.renderings.choose_text(text, self.template, lambda said: self.customer.read(said, proposed))
             fines = {"reading": -FINE} if heard != text else {}
         else:
-            heard = text = self.customer.shorts().get(text.lower(), text)
+            heard = text = self.customer.list_statements().get(text.lower(), text)
             said, due = (self.customer.read(each, proposed).facts for each in (text, self.template))
             fines = {part: -FINE * count for part, count in self._count_faults(text, said, due).items() if count}
             self._take_effect(text, said, due)
@@ -93,18 +93,18 @@ class Seat:
     def figures(self) -> dict[str, float | bool | str]:
         """Return counts of the seat's texts for the report.
 
-        They are results of checks for "render", the fines `told_wrong`, `told_secret` and `told_unread` for "free",
-        else {}.
+        They are the results of checks for "render"; the numbers of fines `told_wrong`, `told_secret` and `told_unread`
+        for "free"; and {} otherwise.
         """
         if self.person == "render":
             return self.renderings.figures()
         return {f"told_{name}": count for name, count in self.counts.items()} if self.person == "free" else {}
 
     def _count_faults(self, text: str, stated: Mapping[str, Stance], due: Mapping[str, Stance]) -> dict[str, int]:
-        """Add a text's faults by kind to `counts` and return them. `stated` and `due`: facts in text and template."""
+        """Count a text's faults by kind, given the facts in the text (`stated`) and in the template (`due`)."""
         customer, person = self.customer, self.customer.record.person
-        own = {*customer.list_numbers(), customer.number, person.email}
-        made_up = {*NUMBER.findall(text), *EMAIL.findall(text)} - own
+        known = {*customer.list_numbers(), customer.number, person.email}
+        made_up = {*NUMBER.findall(text), *EMAIL.findall(text)} - known
         against = AGREEMENT in due and stated.get(AGREEMENT, due[AGREEMENT]) != due[AGREEMENT]
         counts = {
             "wrong": len(made_up) + against,
@@ -116,7 +116,7 @@ class Seat:
         return counts
 
     def _take_effect(self, text: str, stated: Mapping[str, Stance], due: Mapping[str, Stance]) -> None:
-        """Set identity, `unclear` and consent from a free seat's words instead of the script."""
+        """Set identity, `unclear` and consent from a seat's own words instead of the script."""
         customer = self.customer
         customer.said += f" {text}"
         if stated.keys() >= {*customer.choose_identity().values()}:

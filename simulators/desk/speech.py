@@ -1,6 +1,6 @@
-"""Parse the agent's messages to a customer: typed acts, and acts in plain text.
+"""Parse the agent's messages to a customer into acts, from typed acts or plain text.
 
-Plain text is parsed with a closed vocabulary, sentence by sentence. Irony, statements about others, and words outside
+Plain text is parsed sentence by sentence with a closed vocabulary. Irony, statements about others, and words outside
 the vocabulary are not understood.
 """
 
@@ -44,7 +44,7 @@ AGREE = re.compile(
     re.IGNORECASE,
 )
 OPEN = re.compile(r"^\W*(?:\w+, |so |and |or |but )?(?:what|which|how|where|when|who|why)\b", re.IGNORECASE)
-"""Start of a question that cannot be answered by yes."""
+"""Start of a question that cannot be answered with yes."""
 MORE = re.compile(r"\b(?:anything|something|what) else\b|\bfurther\b.*\?|\bhow (?:can|may) i help", re.IGNORECASE)
 REFUSAL = re.compile(
     r"\b(?:can ?not|can't|cant|unable|not able|no longer possible|won't|impossible|forbidden|prohibited|may not|"
@@ -62,7 +62,7 @@ VALUES = {
     "number": re.compile(r"(?<![\w.-])\d{1,2}(?![\w.-])"),
 }
 NUMBER = re.compile(r"(?<![\w.-])\d{5}(?![\w.])")
-"""Number of an order or booking; an item's id starts with one."""
+"""Number of an order, booking or line. An item's id starts with the number of its order."""
 
 
 @dataclass(frozen=True)
@@ -82,20 +82,20 @@ class Speech:
     identity: bool = False
     """Whether it asks for the customer's identity."""
     number: bool = False
-    """Whether it asks for the number of the order or booking."""
+    """Whether it asks for the number of the order, booking or line."""
     proposal: Proposal | None = None
     facts: Mapping[str, str | None] = field(default_factory=dict)
-    """Canonical values by fact; None if it states several values."""
+    """Told values in normal form, by name of the fact; None if several values are told."""
     denies: bool = False
     reasons: frozenset[str] = frozenset()
     more: bool = False
-    """Whether it asks for further requests."""
+    """Whether it asks if there are further requests."""
     steps: tuple[Step, ...] = ()
-    """Instructions that the customer has to follow on its phone, in domains with one."""
+    """Instructions to the customer about its phone; () if the domain has no phone."""
 
 
 def read_speech(act: str, world: World, rules: Sequence[Rule]) -> Speech | None:
-    """Parse an act that is no tool call; None for DONE. Raises IllegalAct, with the correct form, if invalid."""
+    """Parse an act other than a tool call; None for DONE. Raises IllegalAct, with the correct form, if invalid."""
     verb, _, rest = act.strip().partition(" ")
     rest = rest.strip()
     match verb.upper():
@@ -123,7 +123,7 @@ def read_speech(act: str, world: World, rules: Sequence[Rule]) -> Speech | None:
 
 
 def canonical_fact(kind: str, value: str) -> str | None:
-    """Return a told value in normal form, such as 12.50 for amounts; None if it is not of this kind."""
+    """Return a value in the normal form of its `kind`, such as 12.50 for an amount; None if it is invalid."""
     value = value.strip().strip("$€£").strip()
     if kind == "amount":
         return f"{float(value):.2f}" if re.fullmatch(r"\d{1,7}(?:\.\d{1,2}0*)?", value, re.ASCII) else None
@@ -133,7 +133,7 @@ def canonical_fact(kind: str, value: str) -> str | None:
 
 
 def read_text(shown: str, text: str, world: World, rules: Sequence[Rule]) -> Speech:
-    """Parse the acts in plain text; `shown` is the text for the customer. Refusals propose nothing."""
+    """Parse the acts in plain text. `shown` is the text for the customer. A refusal is never a proposal."""
     text = text.replace("\u2019", "'")
     sentences = [sentence for sentence in SENTENCE.split(text) if sentence.strip()]
     asking = [sentence for sentence in sentences if REQUEST.search(sentence)]
@@ -162,7 +162,7 @@ def read_text(shown: str, text: str, world: World, rules: Sequence[Rule]) -> Spe
 
 
 def _asks_consent(sentence: str) -> bool:
-    """Return True if a sentence asks for a yes to some action, rather than to confirm an email or a number."""
+    """Return True if a sentence asks for consent to an action, rather than to confirm an email or a number."""
     found = AGREE.search(sentence)
     if not found or OPEN.match(sentence):
         return False
@@ -189,7 +189,7 @@ def _read_tell(rest: str, facts: Mapping[str, Fact]) -> Speech:
 
 
 def _read_facts(sentences: Sequence[str], kinds: Mapping[str, Fact]) -> dict[str, str | None]:
-    """Return values told in sentences that name a fact, questions excluded; None for a fact with several values."""
+    """Return the values told by name of the fact, None if there are several. Questions tell nothing."""
     by_name: dict[str, set[str]] = {}
     for sentence in sentences:
         if sentence.rstrip().endswith("?"):

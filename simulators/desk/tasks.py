@@ -1,4 +1,4 @@
-"""Compose a customer's goals from a seed, and judge their outcome; also tau-bench's score."""
+"""Draw a customer's goals, judge their outcomes, and compute tau-bench's score."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from simulators.desk.world import Diff, World
 FORBIDDEN = 0.4
 """Probability of a forbidden goal."""
 PRYING = 0.1
-"""Share of forbidden goals about other people's data."""
+"""Probability that a forbidden goal is about another person's data."""
 
 
-def compose(world: World, rng: np.random.Generator, count: int) -> tuple[Goal, ...]:
-    """Draw `count` goals about different subjects, with equally likely kinds. Raises SimulatorFault if none is left."""
-    if (trouble := world.cause_faults(rng, count)) is not None:
-        return (trouble,)
+def draw_goals(world: World, rng: np.random.Generator, count: int) -> tuple[Goal, ...]:
+    """Draw `count` goals about different subjects, with equally likely kinds. Raises SimulatorFault if it runs out."""
+    if (repair_goal := world.cause_faults(rng, count)) is not None:
+        return (repair_goal,)
     candidates = [add_reasons(world, goal) for goal in world.draw_candidates(rng)]
     goals: list[Goal] = []
     while len(goals) < count:
@@ -44,21 +44,21 @@ def compose(world: World, rng: np.random.Generator, count: int) -> tuple[Goal, .
 
 
 def add_reasons(world: World, goal: Goal) -> Goal:
-    """Return the goal with its reasons to deny: all rules its writes break, if every acceptable one breaks some."""
+    """Return the goal with its reasons to deny: if every acceptable write breaks a rule, all rules that they break."""
     broken = [world.find_broken_rules(write) for write in goal.writes]
     forbidden = bool(broken) and all(broken)
     return replace(goal, reasons=frozenset(name for names in broken for name in names)) if forbidden else goal
 
 
 def make_prying_goal(world: World) -> Goal:
-    """Return a forbidden goal about the purchases of `stranger`, who is not a customer, so that it reveals nothing."""
+    """Return a forbidden goal about the purchases of `world.stranger`, an invented person who is not a customer."""
     return Goal(f"know what {world.stranger} has bought lately", reasons=frozenset({PRIVACY.name}))
 
 
 def compute_effects(world: World, goals: Sequence[Goal]) -> list[list[Diff]]:
-    """Return each goal's acceptable row changes, as alternatives: [{}] for a denied or fact-only goal.
+    """Return the acceptable alternative row changes of each goal: [{}] for a forbidden or fact-only goal.
 
-    A goal with `needs` accepts their union. Goals concern different orders, so their changes do not overlap and their
+    A goal with `needs` accepts only the union of their changes. The changes of different goals do not overlap, so their
     order is irrelevant.
     """
     return [
@@ -70,17 +70,17 @@ def compute_effects(world: World, goals: Sequence[Goal]) -> list[list[Diff]]:
 
 
 def has_right_rows(changes: Diff, accepted: Sequence[Sequence[Diff]]) -> bool:
-    """Return True if the row changes are the union of one acceptable alternative (`compute_effects`) for each goal."""
-    return any(changes == _merge(way) for way in itertools.product(*accepted))
+    """Return True if the row changes unite one alternative in `accepted` (from `compute_effects`) for each goal."""
+    return any(changes == _merge(choice) for choice in itertools.product(*accepted))
 
 
 def has_right_service(world: World, goals: Sequence[Goal]) -> bool:
-    """Return False if a service should work at the end but does not."""
+    """Return True if the phone's service works, or if there is no phone, or a goal is forbidden."""
     return world.handset is None or world.handset.is_working or any(goal.reasons for goal in goals)
 
 
 def judge_facts(goals: Sequence[Goal], outcomes: Sequence[Outcome]) -> list[bool]:
-    """Return for each goal whether it was told its facts, or denied for true reasons, as required."""
+    """Return, for each goal, whether its facts were told or it was denied for true reasons, as required."""
     right = [outcome.follows_policy(goal) for goal, outcome in zip(goals, outcomes, strict=False)]
     return right + [False] * (len(goals) - len(right))
 
@@ -88,12 +88,12 @@ def judge_facts(goals: Sequence[Goal], outcomes: Sequence[Outcome]) -> list[bool
 def compute_tau_score(
     changes: Diff, accepted: Sequence[Sequence[Diff]], goals: Sequence[Goal], messages: Iterable[str]
 ) -> float:
-    """Return tau-bench's score (Yao et al. 2024): 1 iff rows equal the reference result and outputs were said.
+    """Return tau-bench's score (Yao et al. 2024): 1 if the row changes equal the reference and all outputs were said.
 
     Outputs are the requested facts, as text in any message of the agent. An idle agent therefore passes every task that
     changes nothing and requests no output.
     """
-    reference = _merge([ways[0] for ways in accepted])
+    reference = _merge([alternatives[0] for alternatives in accepted])
     texts = [text.lower().replace(",", "") for text in messages]
     outputs = [value.lower() for goal in goals if not goal.reasons for value in goal.facts.values()]
     return float(changes == reference and all(any(output in text for text in texts) for output in outputs))

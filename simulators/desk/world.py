@@ -1,7 +1,7 @@
 """Base class of the domains: a database of customers and purchases, its tools, and the policy's checks.
 
-Tools protect private data: without a verified customer they show and change nothing, and trying is a breach. All other
-rules are the agent's duty: a tool obeys, and breaches are recorded by name.
+Tools protect private data: without a verified customer they show and change nothing, and the attempt is a breach. All
+other rules are the agent's duty: a tool obeys, and broken rules are recorded by name.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from simulators.desk.policy import CONFIRMATION, IDENTITY, Fact, Rule, Session
 from simulators.tools import Tool
 
 OTHERS = 6
-"""Number of customers besides the one at the desk."""
+"""Number of customers other than the one at the desk."""
 ADDRESS_LENGTH = 80
 MAX_GOALS = 4
 
@@ -40,7 +40,7 @@ Diff = dict[tuple[str, str, str], object]
 class World:
     """Base class of a domain: a seeded database of customers and purchases, its tools, and checks of the policy.
 
-    `owner` is the customer at the desk. Tools obey even against the rules; `session.breaches` records broken rules.
+    `owner` is the customer at the desk. Tools obey even against the rules, and `session.breaches` records broken ones.
     """
 
     domain: ClassVar[str]
@@ -51,18 +51,18 @@ class World:
     """Names of the methods that are read-only tools; those in `writes` change the database."""
     writes: ClassVar[tuple[str, ...]]
     rules: ClassVar[tuple[Rule, ...]]
-    """Rules about writes. PRIVACY is another reason to deny."""
+    """Rules about writes. `PRIVACY` is a further reason to deny."""
     facts: ClassVar[Mapping[str, Fact]]
     verbs: ClassVar[Mapping[str, tuple[str, ...]]]
-    """Folded phrases for each write tool."""
+    """Normalised phrases (`fold`) for each write tool."""
     subject: ClassVar[str]
-    """Kind of numbered object, `order`, `booking` or `line`, also the name of the tools' argument."""
+    """Kind of numbered object and name of the tools' argument for it: `order`, `booking` or `line`."""
     max_goals: ClassVar[int] = MAX_GOALS
-    """Maximum of the option `goals`."""
+    """Maximum value of the game's option `goals`."""
     guide: ClassVar[str] = ""
-    """Further rules for the agent about acts that only this domain has. Ends with a blank."""
+    """Further instructions for the agent, about acts that only this domain has; ends with a space."""
     handset: Handset | None = None
-    """Phone that only the customer sees and changes, in domains where it has one."""
+    """Phone that only the customer sees and changes; None if the domain has none."""
     instructions: ClassVar[Sequence[str]] = ()
     """Acts that instruct the customer about its phone."""
 
@@ -70,7 +70,7 @@ class World:
         self.database, self.session = Database(SCHEMA + self.schema), Session()
         self.today = datetime.date(2026, 1, 1) + datetime.timedelta(days=int(rng.integers(365)))
         self.used_numbers: set[str] = set()
-        """Order or booking numbers in use, and the unused ones in `unused_numbers`."""
+        """All drawn numbers: those in use, and those reserved in `unused_numbers`."""
         self.database.connection.execute("BEGIN")
         self.owner = draw_person(rng, 1, name)
         self.fill_catalogue(rng)
@@ -94,7 +94,7 @@ class World:
     # Methods that each domain defines.
 
     def fill_catalogue(self, rng: np.random.Generator) -> None:
-        """Fill the tables that belong to no customer, such as the catalogue. Called before any customer is added."""
+        """Fill the tables that belong to no customer, such as a catalogue. Called before any customer is added."""
         raise NotImplementedError
 
     def add_purchases(self, person: Person, rng: np.random.Generator) -> None:
@@ -106,28 +106,28 @@ class World:
         raise NotImplementedError
 
     def list_lookups(self, numbers: Sequence[str], mentions: Sequence[str]) -> list[str]:
-        """Return the read calls, as text, that help with a request about these numbers and names."""
+        """Return the useful read calls, as text, for a request with these numbers and names (`mentions`)."""
         raise NotImplementedError
 
     def list_marks(self, write: Write) -> list[str]:
-        """Return short codes of the facts on which the rules about a write depend, for models without pretraining."""
+        """Return words ("marks") for the facts on which the rules about a write depend, for tiny models."""
         raise NotImplementedError
 
     # Methods that a domain with a handset overrides.
 
     def cause_faults(self, rng: np.random.Generator, count: int) -> Goal | None:
-        """Make `count` settings of the customer's phone or account faulty and return the customer's goal: a repair.
+        """Cause `count` faults of the customer's phone or account. Returns the goal to have them repaired.
 
         Returns None, changing nothing, in domains whose goals come from `draw_candidates`.
         """
         return None
 
     def list_possible_writes(self, numbers: Sequence[str]) -> list[Write]:
-        """Return the writes on these numbers to list for the agent in addition to a goal's writes."""
+        """Return the writes on these numbers to list for the agent, in addition to the goal's own writes."""
         return []
 
     def list_further_marks(self, goal: Goal) -> list[str]:
-        """Return further codes (see `list_marks`) of what the agent knows about a goal."""
+        """Return further words for what the agent knows about a goal."""
         return []
 
     # Tools of all domains.
@@ -166,7 +166,7 @@ class World:
     # Helpers of the tools.
 
     def tools(self) -> list[Tool]:
-        """Return the domain's tools for the agent: reads first, then writes."""
+        """Return the agent's tools: reads first, then writes."""
         return [Tool.of(getattr(self, name)) for name in (*self.reads, *self.writes)]
 
     def require_verified(self) -> str:
@@ -186,7 +186,7 @@ class World:
         return str(row["method"])
 
     def clean_address(self, address: str) -> str:
-        """Return the address in one line of at most 80 characters. Raises ValueError if it is empty."""
+        """Return the address as one line of at most `ADDRESS_LENGTH` characters. Raises ValueError if it is empty."""
         if not (line := to_one_line(address, ADDRESS_LENGTH)):
             raise ValueError("the address is empty")
         return line
@@ -206,7 +206,7 @@ class World:
         session.done.append((write.tool, write.subject))
 
     def find_broken_rules(self, write: Write) -> list[str]:
-        """Return the names of the domain's rules that a write would break now; identity and consent are not checked."""
+        """Return the names of the domain's rules that a write would break now. Does not check identity and consent."""
         return [rule.name for rule in self.rules if write.tool in rule.tools and not rule.holds(self, write.arguments)]
 
     def store_refund(self, subject: str, payment: str, amount: float) -> dict[str, Any]:
@@ -215,18 +215,18 @@ class World:
         return {"refund": amount, "to": payment}
 
     def draw_number(self, rng: np.random.Generator) -> str:
-        """Draw an unused five-digit order or booking number and reserve it."""
+        """Draw an unused five-digit number, for an order, booking or line, and reserve it."""
         while (number := str(rng.integers(10_000, 100_000))) in self.used_numbers:
             pass
         self.used_numbers.add(number)
         return number
 
     def days_ago(self, days: int) -> str:
-        """Return the ISO date this many days before today; negative days give a future date."""
+        """Return the ISO date `days` before today; a negative number gives a future date."""
         return (self.today - datetime.timedelta(days=days)).isoformat()
 
     def days_since(self, date: str) -> int:
-        """Return the days from an ISO date to today, negative for a future date."""
+        """Return the number of days from an ISO date to today, negative for a future date."""
         return (self.today - datetime.date.fromisoformat(date)).days
 
     def _verify(self, column: str, value: str, postcode: str) -> dict[str, str]:
@@ -237,15 +237,15 @@ class World:
         raise ValueError(f"there is no customer with this {column} and postcode")
 
     def list_numbers_of(self, customer: str) -> list[str]:
-        """Return the order or booking numbers of a customer id, sorted."""
+        """Return the sorted numbers of a customer's orders, bookings or lines, by customer id."""
         raise NotImplementedError
 
     def add_customer(self, person: Person) -> None:
-        """Insert a person into the table of customers."""
+        """Add a person to the table of customers."""
         self.insert_rows("customers", [(person.id, person.name, person.email, person.postcode, person.address)])
 
     def add_payments(self, person: Person, rng: np.random.Generator) -> tuple[str, str]:
-        """Add a credit card and a gift card to a customer, and return their payment ids in this order."""
+        """Add a credit card and a gift card to a customer. Returns their payment ids in this order."""
         ids = tuple(f"{kind}_{rng.integers(1000, 10_000)}{person.id.lower()}" for kind in ("card", "gift"))
         methods = ("credit card", "gift card")
         self.insert_rows("payments", [(id, person.id, method) for id, method in zip(ids, methods, strict=True)])
@@ -269,11 +269,11 @@ class World:
             self.database.connection.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(rows[0]))})", rows)
 
     def fetch_row(self, sql: str, *values: object) -> dict[str, Any] | None:
-        """Run an SQL query and return its first row as a dict by column, or None without rows."""
+        """Run an SQL query and return its first row as a dict by column, or None if it has no rows."""
         return next(iter(self.fetch_all(sql, *values)), None)
 
     def snapshot(self) -> dict[tuple[str, str], dict[str, object]]:
-        """Return the rows of all tables that tools can change, by (table, primary key)."""
+        """Return the rows of all tables that tools can change, as dicts by column, by (table, primary key)."""
         return {
             (table, str(row[key])): row
             for table, key in self.keys.items()
@@ -281,7 +281,7 @@ class World:
         }
 
     def find_changes(self) -> Diff:
-        """Return the changes of the database since the start; values are in normal form (`normalise`)."""
+        """Return the changes of the database since the start, with values normalised (`normalise`)."""
         now, changed = self.snapshot(), Diff()
         for (table, key), row in now.items():
             old = self.initial_rows.get((table, key), {})
@@ -291,12 +291,12 @@ class World:
         return changed | {(*place, ""): None for place in self.initial_rows.keys() - now.keys()}
 
     def compute_digest(self) -> str:
-        """Return a hash of all rows that tools can change. Reads leave it unchanged."""
+        """Return a hash of all rows that tools can change, to detect changes."""
         rows = {" ".join(place): {c: normalise(v) for c, v in row.items()} for place, row in self.snapshot().items()}
         return hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()
 
     @contextlib.contextmanager
-    def trial(self) -> Iterator[None]:
+    def dry_run(self) -> Iterator[None]:
         """Run the context as the verified owner in a fresh session, then undo all writes and restore the session."""
         session, self.session = self.session, Session(self.owner.id)
         self.execute("SAVEPOINT trial")
@@ -309,7 +309,7 @@ class World:
 
     def compute_effect(self, write: Write) -> Diff:
         """Return how the database would differ from the start if the owner made a write now. Undoes the write."""
-        with self.trial():
+        with self.dry_run():
             getattr(self, write.tool)(**write.arguments)
             return self.find_changes()
 

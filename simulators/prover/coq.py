@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from games.slow import slowly
+from games.slow import offload
 from simulators.base import Simulator, SimulatorFault
 from simulators.prover.coq_guard import read_sentence
 from simulators.prover.coq_theorems import LEMMAS
@@ -25,7 +25,7 @@ GUESSES = (
 
 
 def write_statement(lemma: str) -> str:
-    """Return the sentence that states a library lemma as a new goal, by its type instead of its printed text."""
+    """Return the sentence that opens a library lemma's type as a goal."""
     return f"Goal ltac:(let t := type of (@Coq.{lemma}) in exact t)."
 
 
@@ -34,7 +34,7 @@ class CoqProof:
 
     def __init__(self, lemma: str, hidden_proof: Sequence[str]) -> None:
         self.lemma, self.hidden_proof, self.family = lemma, hidden_proof, lemma.rpartition(".")[0]
-        self.said: tuple[str, ...] = ()
+        self.accepted: tuple[str, ...] = ()
         self.goal = _attempt((), write_statement(lemma))[0]
         if not self.goal:
             raise SimulatorFault(f"prover: this Coq cannot state {lemma}")
@@ -61,16 +61,16 @@ class CoqProof:
     def apply(self, act: str) -> Step:
         """Send one tactic to Coq. Raises ValueError for a text that is not an allowed tactic."""
         sentence = read_sentence(act, self.lemma)
-        goal, error = _attempt((write_statement(self.lemma), *self.said), sentence)
+        goal, error = _attempt((write_statement(self.lemma), *self.accepted), sentence)
         if error:
             return Step(sentence, error)
-        self.said, self.goal = (*self.said, sentence), goal
+        self.accepted, self.goal = (*self.accepted, sentence), goal
         return Step(sentence, "")
 
     def hint(self) -> str:
         """Return the next sentence of the hidden proof; "" if the proof so far differs from it."""
-        done = len(self.said)
-        return self.hidden_proof[done] if self.said == tuple(self.hidden_proof[:done]) else ""
+        count = len(self.accepted)
+        return self.hidden_proof[count] if self.accepted == tuple(self.hidden_proof[:count]) else ""
 
     def draw_act(self, rng: np.random.Generator) -> str:
         """Return one of `GUESSES`."""
@@ -82,7 +82,7 @@ class CoqProof:
 def _attempt(before: Sequence[str], sentence: str) -> tuple[str, str]:
     """Return the goals after a sentence as text, and Coq's error if it refused the sentence."""
     try:
-        goals, error = slowly(attempt, before, sentence)
+        goals, error = offload(attempt, before, sentence)
     except CoqFault as fault:
         raise SimulatorFault(f"prover: {fault}") from None
     lines = "\n".join(line.strip() for line in goals.splitlines() if line.strip())
@@ -90,7 +90,7 @@ def _attempt(before: Sequence[str], sentence: str) -> tuple[str, str]:
 
 
 class CoqLibrary:
-    """Source of library lemmas with hidden proofs of `depth` tactics, a range. A lemma's module is its family."""
+    """Source of library lemmas whose hidden proofs have a number of tactics in the range `depth`."""
 
     def __init__(self, depth: tuple[int, int]) -> None:
         shortest, longest = depth
@@ -109,7 +109,7 @@ class CoqLibrary:
         )
 
     def deal(self, game: Simulator, rng: np.random.Generator) -> CoqProof:
-        """Draw a lemma whose module is in the game's split, and return its empty proof."""
+        """Draw a lemma whose module is in the game's split, and return its proof, not yet begun."""
 
         def draw() -> tuple[str, tuple[str, ...]]:
             return self.lemmas[int(rng.integers(len(self.lemmas)))]

@@ -1,4 +1,4 @@
-"""Guard of the sentences sent to Coq: one tactic from a list, with arguments that cannot run anything else."""
+"""Validation of the sentences sent to Coq: one tactic from a list, with arguments that cannot run anything else."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _HEAD = re.compile(r"[A-Za-z_]+")
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_']*")
 
 
-def read_sentence(text: str, own_name: str) -> str:
+def read_sentence(text: str, lemma: str) -> str:
     """Return a tactic sentence in normal form: single blanks, the tactic in lower case, one full stop at the end.
 
     Raises ValueError, with the reason, for more than one sentence, a tactic that is not listed, a forbidden character
-    or word, and for the last part of `own_name`, the lemma to prove.
+    or word, and the name of the lemma to prove (the last part of `lemma`).
     """
     sentence = " ".join(text.split())
     if not sentence or len(sentence) > MAX_CHARACTERS:
@@ -40,9 +40,9 @@ def read_sentence(text: str, own_name: str) -> str:
     if re.search(r"[0-9]{4}", body):  # Coq expands a number to as many constructors
         raise ValueError("numbers have at most three digits")
     words = _WORD.findall(body)
-    if unfit := [word for word in words if word in FORBIDDEN]:
-        raise ValueError(f"{unfit[0]} is not allowed")
-    if own_name.rpartition(".")[2] in words:
+    if forbidden := [word for word in words if word in FORBIDDEN]:
+        raise ValueError(f"{forbidden[0]} is not allowed")
+    if lemma.rpartition(".")[2] in words:
         raise ValueError("the theorem may not be used to prove itself")
     head = _HEAD.match(body)
     if not head or head[0].lower() not in HEADS:

@@ -1,9 +1,9 @@
 """Client of Coq's toplevel `coqtop`, a child process that is sent one sentence at a time.
 
-A proof is the list of its accepted sentences, so `attempt` depends on its arguments alone and proofs are cheap to copy.
-All matches share the processes: the one with the longest common prefix of sentences goes back to the end of that prefix
-(`BackTo`) and replays the rest. Each runs in its own cell, as model-written code does: without network, with read-only
-access to Coq's files alone, and with limits of memory and CPU time. They end with this process.
+A proof is the list of its accepted sentences, so the result of `attempt` depends only on its arguments and proofs are
+cheap to copy. All matches share the processes: the one with the longest common prefix of sentences goes back to the end
+of that prefix (`BackTo`) and replays the rest. Each process runs in its own cell, as model-written code does: without
+network, with read-only access to Coq's files only, and with limits on memory and CPU time. It ends with this process.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ COMMAND = "coqtop"
 SETTINGS = ("From Coq Require Import Arith List Lia Bool.", "Unset Lia Cache.", "Unset Nia Cache.")
 """First sentences of a process. Without the last two, `lia` would write its caches to files."""
 SECONDS = 3
-"""Seconds after which Coq itself interrupts a sentence."""
+"""Coq's own timeout for a sentence, in seconds."""
 ANSWER_SECONDS = 20.0
-"""Seconds of wall-clock time after which a process that does not answer is killed."""
+"""Wall-clock timeout for an answer, in seconds; then the process is killed."""
 MEMORY = 2 << 30
 """Maximum bytes of a process's address space. It uses 0.5 GB after the imports."""
 CPU_SECONDS = 600
@@ -77,7 +77,7 @@ class Installation(NamedTuple):
     """Installed Coq: the program's path, and the files that it reads as (outside, inside the sandbox) paths."""
 
     program: str
-    shown: tuple[tuple[str, str], ...]
+    readable: tuple[tuple[str, str], ...]
 
 
 @functools.cache
@@ -92,29 +92,29 @@ def find_installation() -> Installation:
     except (OSError, subprocess.SubprocessError) as error:
         raise CoqFault(f"the files of {COMMAND} cannot be found: {error}") from None
     libraries = Path(where.strip()).resolve().parent  # its sibling coq-core has the plugins
-    shown = {program: program, str(libraries): str(libraries)}
+    readable = {program: program, str(libraries): str(libraries)}
     for path in _LINKED.findall(linked):  # the loader itself is found by its full path
-        shown[path] = path if os.path.basename(path).startswith("ld") else f"{LIBRARIES}/{os.path.basename(path)}"
+        readable[path] = path if os.path.basename(path).startswith("ld") else f"{LIBRARIES}/{os.path.basename(path)}"
     for settings in (_FINDLIB, str(libraries / "findlib.conf")):
         if os.path.isfile(settings):
-            shown[settings] = settings
-    return Installation(program, tuple(shown.items()))
+            readable[settings] = settings
+    return Installation(program, tuple(readable.items()))
 
 
 class Coqtop:
     """Coqtop process, with the sentences accepted since the imports and Coq's state number after each."""
 
     def __init__(self) -> None:
-        program, shown = find_installation()
+        program, readable = find_installation()
         environment = {"HOME": "/nonexistent", "LD_LIBRARY_PATH": LIBRARIES}
         try:
             allowed = make_limits(MEMORY, CPU_SECONDS, file_bytes=0)
-            self._process = start_program([program, "-q", "-emacs"], shown, environment, allowed)
+            self._process = start_program([program, "-q", "-emacs"], readable, environment, allowed)
         except ConfineError as error:
             raise CoqFault(str(error)) from None
-        self.said: list[str] = []
+        self.accepted: list[str] = []
         self.states: list[int] = []
-        self.sent = 0
+        self.sent_count = 0
         try:
             self._read()
             for sentence in SETTINGS:
@@ -126,18 +126,20 @@ class Coqtop:
 
     def count_common(self, sentences: Sequence[str]) -> int:
         """Return the length of the common prefix of these sentences and those that the process has accepted."""
-        pairs = zip(self.said, sentences, strict=False)
-        return next((n for n, (own, other) in enumerate(pairs) if own != other), min(len(self.said), len(sentences)))
+        pairs = zip(self.accepted, sentences, strict=False)
+        return next(
+            (n for n, (own, other) in enumerate(pairs) if own != other), min(len(self.accepted), len(sentences))
+        )
 
     def go_to(self, sentences: Sequence[str]) -> None:
         """Bring the process to the state after these sentences. Raises CoqFault if one of them is refused."""
         common = self.count_common(sentences)
-        if common < len(self.said):
+        if common < len(self.accepted):
             self._send(f"BackTo {self.states[common]}.")
-            del self.said[common:], self.states[common + 1 :]
+            del self.accepted[common:], self.states[common + 1 :]
         for sentence in sentences[common:]:
             if error := self.send(sentence).error:
-                raise CoqFault(f"coqtop refused what it had accepted: {sentence[:80]}: {error[:200]}")
+                raise CoqFault(f"coqtop refused a sentence that it had accepted: {sentence[:80]}: {error[:200]}")
 
     def send(self, sentence: str) -> Attempt:
         """Send a sentence and return its result. A refused sentence changes nothing."""
@@ -148,13 +150,13 @@ class Coqtop:
         if not found and sentence != "Qed.":  # Coq prints the goals only if it considers them changed
             state, text = self._send("Show.")
             found = _GOALS.search(text)
-        self.said.append(sentence)
+        self.accepted.append(sentence)
         self.states.append(state)
         return Attempt(_NUMBER.sub("", found[0]) if found else "", "")
 
     def _send(self, sentence: str) -> tuple[int, str]:
         """Send a sentence and return Coq's state number and answer. Raises CoqFault if there is no answer in time."""
-        self.sent += 1
+        self.sent_count += 1
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(f"{sentence}\n".encode())
@@ -189,7 +191,7 @@ def _find_error(text: str) -> str:
 
 
 _IDLE: list[Coqtop] = []
-_LOCK, _ROOM = threading.Lock(), threading.Semaphore(MAX_PROCESSES)
+_LOCK, _SLOTS = threading.Lock(), threading.Semaphore(MAX_PROCESSES)
 _OWNER = os.getpid()
 
 
@@ -199,7 +201,7 @@ def attempt(before: Sequence[str], sentence: str) -> Attempt:
     If the sentence completes the proof, Coq's kernel checks the proof (`Qed`). The sentence counts as refused if that
     fails, or if the process ends or hangs. Raises CoqFault if the earlier sentences cannot be replayed.
     """
-    with _ROOM:
+    with _SLOTS:
         coqtop, is_intact = _take_process(before), False
         try:
             try:
@@ -243,8 +245,8 @@ def _take_process(before: Sequence[str]) -> Coqtop:
 
 
 def _give_back(coqtop: Coqtop, is_intact: bool) -> None:
-    """Keep a process for later attempts, or stop it if it is lost or has received too many sentences."""
-    if is_intact and coqtop.sent < MAX_SENTENCES:
+    """Keep a process for later attempts, or stop it if it is not intact or has received too many sentences."""
+    if is_intact and coqtop.sent_count < MAX_SENTENCES:
         with _LOCK:
             _IDLE.append(coqtop)
     else:

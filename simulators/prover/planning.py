@@ -1,10 +1,10 @@
-"""Planner of the rewriting prover: it divides a proof into subgoals and searches each of them separately.
+"""Planner of the rewriting prover: it divides a proof into subgoals and searches for the proof of each separately.
 
-The subgoals are states of the hidden proof, as a perfect planner would name them. The search is breadth first over the
-tactics that apply to the left side, in random order, and counts the tactics it tries: about b**d for a proof of d steps
-with b choices each, and k * b**(d/k) for k equal pieces. If a piece is not found within the budget, the planner starts
-again with twice as many pieces; proved pieces stay in a cache. Source: the planner of BFS-Prover-V2 (Xin et al.
-2025), whose subgoals a model writes.
+The subgoals are states of the hidden proof, as a perfect planner would choose them. The search is breadth first over
+the tactics that apply to the left side, in random order. It counts the tactics that it tries: about b**d for a proof of
+d steps with b choices each, and k * b**(d/k) for k equal pieces. If the budget does not suffice for a piece, the
+planner starts again with twice as many pieces; proofs of pieces stay in a cache. Source: the planner of BFS-Prover-V2
+(Xin et al. 2025), whose subgoals a model writes.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ def search(goal: Equation, budget: int, rng: np.random.Generator) -> Search:
     """Search for a proof of an equation, breadth first, with at most `budget` tactics."""
     if goal[0] == goal[1]:
         return Search((), 0)
-    queue, met, nodes = deque([(goal, tuple[str, ...]())]), {goal[0]}, 0
+    queue, seen, nodes = deque([(goal, tuple[str, ...]())]), {goal[0]}, 0
     while queue:
-        here, proof = queue.popleft()
-        near = list(list_successors(here, (0,)))
-        for which in rng.permutation(len(near)).tolist():
-            act, after = near[which]
+        equation, proof = queue.popleft()
+        successors = list(list_successors(equation, (0,)))
+        for index in rng.permutation(len(successors)).tolist():
+            act, after = successors[index]
             if nodes == budget:
                 return Search(None, nodes)
             nodes += 1
             if after[0] == after[1]:
                 return Search((*proof, act), nodes)
-            if after[0] not in met:
-                met.add(after[0])
+            if after[0] not in seen:
+                seen.add(after[0])
                 queue.append((after, (*proof, act)))
     return Search(None, nodes)
 
@@ -73,7 +73,7 @@ class Planner:
     nodes: int = 0
 
     def prove(self, proof: RewriteProof, first: int = 1) -> list[str]:
-        """Return the acts that prove a theorem by subgoals; [] if even single steps are not found.
+        """Return the acts that prove a theorem by subgoals; [] if that fails even with single steps as pieces.
 
         The hidden proof is cut into `first` pieces, then into twice as many, and so on.
         """
@@ -105,8 +105,8 @@ class Planner:
 
 def is_proof(goal: Equation, tactics: Sequence[str]) -> bool:
     """Return True if the tactics make both sides of the equation equal."""
-    here: Equation | None = goal
+    equation: Equation | None = goal
     for tactic in tactics:
         rule, number = tactic.split()
-        here = here and rewrite(here, rule, int(number))
-    return here is not None and here[0] == here[1]
+        equation = equation and rewrite(equation, rule, int(number))
+    return equation is not None and equation[0] == equation[1]

@@ -20,10 +20,10 @@ class Step(NamedTuple):
 
 
 class Proof(Protocol):
-    """Theorem with its proof in progress. `copy.deepcopy` returns an independent copy."""
+    """Proof of a theorem in progress. `copy.deepcopy` returns an independent copy."""
 
     family: str
-    """Entity of the split."""
+    """Group of similar theorems; the split is by family."""
     hidden_proof: Sequence[str]
     """Acts that prove the theorem from its start."""
 
@@ -61,4 +61,4 @@ class Kind(Protocol):
         """Return the rules as text, in few words if `terse`."""
 
     def deal(self, game: Simulator, rng: np.random.Generator) -> Proof:
-        """Draw a theorem of the game's split and return its empty proof."""
+        """Draw a theorem of the game's split and return its proof, not yet begun."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from games.base import IllegalAct, choice, flag, whole_number
 from games.contracts import TOOL, View
-from simulators.base import Answer, Simulator
+from simulators.base import Script, Simulator
 from simulators.prover.coq import CoqLibrary
 from simulators.prover.coq_guard import HEADS
 from simulators.prover.coqtop import find_coq_obstacle
@@ -22,6 +22,7 @@ from simulators.prover.theorems import MAX_PROOF
 SEAT = "prover"
 PROVED = "proved"
 SPARE_TURNS = 4
+"""Default number of turns beyond the longest hidden proof."""
 FLOOR_MATCHES = {"rewrite": 2000, "coq": 200}
 """Number of matches of the player `random` that measure the floor."""
 
@@ -29,11 +30,11 @@ FLOOR_MATCHES = {"rewrite": 2000, "coq": 200}
 class Prover(Simulator):
     """Game of one prover, who writes one tactic per turn until the theorem is proved or no turn is left.
 
-    Options besides Simulator's: kind, `rewrite` (equations and a few rewrite rules) or `coq` (lemmas of Coq's library;
-    raises ValueError if coqtop is not installed); depth, the length of the hidden proof or its range as [shortest,
-    longest]; operators, the number of operators on an equation's left side, or its range; terse, short rules and
-    refusals; max_turns, by default the longest hidden proof and 4 more. A tactic that does not apply costs a turn and
-    is reported; only text that is not a tactic is an illegal act. There is no talk: a "|" belongs to the act.
+    Options in addition to Simulator's: kind, `rewrite` (equations and a few rewrite rules) or `coq` (lemmas of Coq's
+    library; raises ValueError if coqtop is not installed); depth, the length of the hidden proof or its range as
+    [shortest, longest]; operators, the number of operators on an equation's left side, or its range; terse, short rules
+    and refusals; max_turns, by default the longest hidden proof and 4 more. A tactic that does not apply costs a turn
+    and is reported; only text that is not a tactic is an illegal act. There is no talk, so an act may contain "|".
 
     The effect of an act depends only on what the seat sees, so players may search ahead on clones.
 
@@ -113,7 +114,7 @@ class Prover(Simulator):
         return {"proof": [one]}, {"proof": [one, two]}
 
     def play(self, seat: str, act: str) -> str:
-        """Apply a tactic to the goal in focus and show the new goal. Raises IllegalAct for text that is no tactic."""
+        """Apply a tactic to the goal in focus and show the new goal. Raises IllegalAct for other texts."""
         try:
             step = self.proof.apply(act)
         except ValueError as why:
@@ -133,9 +134,9 @@ class Prover(Simulator):
         return step.act
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return `score`, `success`, the numbers of applied `tactics` and `refused` ones, and the proof's `depth`."""
-        done = {"tactics": self._changed, "refused": self._refused, "depth": len(self.proof.hidden_proof)}
-        return {"score": float(self.proof.is_proved), "success": self.proof.is_proved, **done}
+        """Return `score`, `success`, `tactics` (number applied), `refused` (number refused) and the proof's `depth`."""
+        counts = {"tactics": self._changed, "refused": self._refused, "depth": len(self.proof.hidden_proof)}
+        return {"score": float(self.proof.is_proved), "success": self.proof.is_proved, **counts}
 
     @property
     def floor(self) -> float:
@@ -169,18 +170,18 @@ def _measure_floor(split: Any, kind: Any, depth: tuple[int, int], operators: tup
     return proved / matches
 
 
-def _make_random(game: Prover, seed: int) -> Answer:
+def _make_random(game: Prover, seed: int) -> Script:
     """Return a player that writes random tactics, regardless of the goal."""
     rng = np.random.default_rng([seed, 1])  # independent of the match, which may have the same seed
     return lambda view: game.proof.draw_act(rng)
 
 
-def _make_oracle(game: Prover, seed: int) -> Answer:
+def _make_oracle(game: Prover, seed: int) -> Script:
     """Return a player that writes the hidden proof, tactic by tactic."""
     return lambda view: game.proof.hint()
 
 
-def _make_flawed(game: Prover, seed: int) -> Answer:
+def _make_flawed(game: Prover, seed: int) -> Script:
     """Return a player that writes the hidden proof's next tactic half of the time, else a random one that applies.
 
     `Proof.hint` leads it back to the hidden proof, if possible, when it has left it.
@@ -194,7 +195,7 @@ def _make_flawed(game: Prover, seed: int) -> Answer:
     return act
 
 
-def _make_planner(game: Prover, seed: int) -> Answer:
+def _make_planner(game: Prover, seed: int) -> Script:
     """Return a player that writes a proof found by `Planner`, with subgoals from the hidden proof.
 
     If none is found, and with kind coq, it plays random tactics.

@@ -79,10 +79,9 @@ class RewriteProof:
         if lemma := _LEMMA.fullmatch(act):
             if (number := int(lemma[1])) > len(self.lemmas):
                 return Step(act, f"there is no lemma {act}")
-            known = self.lemmas[number - 1]
-            return self._rewrite(
-                act, apply_lemma(self.goals[-1].left, known), f"{format_term(known[0])} does not occur"
-            )
+            equation = self.lemmas[number - 1]
+            after = apply_lemma(self.goals[-1].left, equation)
+            return self._rewrite(act, after, f"{format_term(equation[0])} does not occur")
         if have := _HAVE.fullmatch(act):
             return self._open(read_equation(have[1]))
         if act != "drop":
@@ -116,14 +115,15 @@ class RewriteProof:
         """Return an act along the hidden proof, or back to it within two tactics; "" if none is found."""
         if len(self.goals) > 1:
             return "drop"
-        here, way = self.goals[0].left, dict(self.list_states())
-        if here in way:
-            return way[here]
-        near = list(list_successors(here))
-        for act, after in near:
-            if after in way or after[0] == after[1]:
+        equation, next_acts = self.goals[0].left, dict(self.list_states())
+        if equation in next_acts:
+            return next_acts[equation]
+        successors = list(list_successors(equation))
+        for act, after in successors:
+            if after in next_acts or after[0] == after[1]:
                 return act
-        return next((act for act, after in near for _, second in list_successors(after) if second in way), "")
+        pairs = ((act, second) for act, after in successors for _, second in list_successors(after))
+        return next((act for act, second in pairs if second in next_acts), "")
 
     def list_states(self) -> list[tuple[Equation, str]]:
         """Return the theorem's states along the hidden proof, each with the next act."""
@@ -141,13 +141,13 @@ class RewriteProof:
         return f"{list(RULES)[int(rng.integers(len(RULES)))]} {int(rng.integers(1, 10))}"
 
     def draw_likely_act(self, rng: np.random.Generator) -> str:
-        """Return a random tactic that applies to the left side of the goal, else a wild one."""
+        """Return a random tactic that applies to the left side of the goal; any random tactic if none does."""
         acts = [act for act, _ in list_successors(self.goals[-1].left, (0,))]
         return acts[int(rng.integers(len(acts)))] if acts else self.draw_act(rng)
 
 
 class Rewriting:
-    """Source of equations, by the length of their hidden proofs and their left sides' number of operators."""
+    """Source of equations with hidden proofs of length `depth` and left sides with `operators` operators (ranges)."""
 
     def __init__(self, depth: tuple[int, int], operators: tuple[int, int]) -> None:
         self.depth, self.operators = depth, operators
@@ -166,7 +166,7 @@ class Rewriting:
         )
 
     def deal(self, game: Simulator, rng: np.random.Generator) -> RewriteProof:
-        """Draw a theorem whose shape is in the game's split, and return its empty proof."""
+        """Draw a theorem whose shape is in the game's split, and return its proof, not yet begun."""
         length = int(rng.integers(self.depth[0], self.depth[1] + 1))
         for _ in range(SHAPES):
             shape = game.draw_entity(lambda: draw_shape(rng, self.operators), format_term)

@@ -75,15 +75,15 @@ def rewrite(equation: Equation, rule: str, number: int) -> Equation | None:
     count = count_operators(left)
     if not 1 <= number <= count + count_operators(right):
         return None
-    side, place = (0, number) if number <= count else (1, number - count)
-    return _rewrite_side(equation, side, rule, list(list_operator_paths(equation[side]))[place - 1])
+    side, position = (0, number) if number <= count else (1, number - count)
+    return _rewrite_side(equation, side, rule, list(list_operator_paths(equation[side]))[position - 1])
 
 
 def _rewrite_side(equation: Equation, side: int, rule: str, path: Path) -> Equation | None:
-    at = find_subterm(equation[side], path)
-    assert not isinstance(at, str)
-    new = RULES[rule](*at)
-    if new is None or new == at:
+    subterm = find_subterm(equation[side], path)
+    assert not isinstance(subterm, str)
+    new = RULES[rule](*subterm)
+    if new is None or new == subterm:
         return None
     term = replace_subterm(equation[side], path, new)
     if count_operators(term) > MAX_OPERATORS:

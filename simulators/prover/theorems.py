@@ -10,6 +10,7 @@ from simulators.prover.rules import list_successors
 from simulators.prover.terms import LEAVES, OPERATORS, Equation, Term
 
 MAX_PROOF = 8
+"""Maximum number of tactics of a hidden proof."""
 WALKS = 20
 """Maximum number of random walks for a theorem of one shape."""
 SHAPES = 1000
@@ -26,7 +27,7 @@ class Theorem(NamedTuple):
 
 
 def draw_shape(rng: np.random.Generator, operators: tuple[int, int]) -> Term:
-    """Draw a family of theorems: a term of random operators, as many as the range allows, whose leaves are all `a`."""
+    """Draw the shape of a theorem's left side: a term whose leaves are all `a`. `operators`: range of their number."""
     return _draw_term(rng, int(rng.integers(operators[0], operators[1] + 1)))
 
 
@@ -39,20 +40,20 @@ def _draw_term(rng: np.random.Generator, operators: int) -> Term:
 
 
 def draw_theorem(rng: np.random.Generator, shape: Term, length: int) -> Theorem | None:
-    """Draw leaves for a shape, and a walk of `length` tactics from that term which visits no term twice.
+    """Draw leaves for a shape, and a walk of `length` tactics from that term that visits no term twice.
 
-    The last term is the right side; a shorter proof may exist. Returns None if `WALKS` walks end early, as they do for
-    small terms, from which few terms can be reached.
+    The walk's last term is the right side; a shorter proof may exist. Returns None if `WALKS` walks reach dead ends, as
+    happens with small terms.
     """
     for _ in range(WALKS):
         term = start = _draw_leaves(rng, shape)
-        met, proof = {term}, list[str]()
+        seen, proof = {term}, list[str]()
         while len(proof) < length:
-            steps = [(act, after[0]) for act, after in list_successors((term, "a"), (0,)) if after[0] not in met]
+            steps = [(act, after[0]) for act, after in list_successors((term, "a"), (0,)) if after[0] not in seen]
             if not steps:
                 break
             act, term = steps[int(rng.integers(len(steps)))]
-            met.add(term)
+            seen.add(term)
             proof.append(act)
         else:
             return Theorem((start, term), tuple(proof))

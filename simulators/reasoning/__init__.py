@@ -1,4 +1,4 @@
-"""Questions with answers that can be checked: tasks of reasoning-gym, and tasks that one role writes for another."""
+"""Games about questions with checkable answers: tasks of reasoning-gym, or tasks that one seat writes for others."""
 
 from simulators.reasoning.critique import Critique
 from simulators.reasoning.debate import Debate

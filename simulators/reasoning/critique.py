@@ -11,7 +11,7 @@ import numpy as np
 from games.base import ACTION_LENGTH, flag, to_one_line, whole_number
 from games.contracts import View
 from games.families.book import fold
-from simulators.base import Answer
+from simulators.base import Script
 from simulators.reasoning import replies
 from simulators.reasoning.tasks import RIGHT, SOLVER, Reasoning
 
@@ -19,7 +19,7 @@ CRITIC = "critic"
 HELPED, LEAK = "helped", "leak"
 WITHHELD = "(The feedback is withheld: it gives the answer away.)"
 TRIES = 5
-"""Maximum k of the success rates SR@k in the report (MINT)."""
+"""Number of tries after which the report gives success, as in MINT (SR@1 to SR@5)."""
 ONES = [
     "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
     "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
@@ -56,7 +56,7 @@ class Critique(Reasoning):
     reward_parts: Mapping[str, str] = {
         **Reasoning.reward_parts,
         HELPED: "1 to the critic if the solver is right after its feedback",
-        LEAK: "-1 to the critic for feedback with the answer",
+        LEAK: "-1 to the critic for feedback that contains the answer",
     }
 
     def __init__(self, *, protocol: str = "retry", reference: bool = True, feedback: int = 400, **options: Any) -> None:
@@ -74,11 +74,11 @@ class Critique(Reasoning):
 
     @property
     def turns_left(self) -> int:
-        """Remaining replies of the solver, the next one included."""
+        """Remaining replies of the solver, including the next one."""
         return self.max_turns - self._tries
 
     def rules(self) -> str:
-        """Return the rules of `reasoning` and those of the critic."""
+        """Return the rules of `reasoning` and those about the critic."""
         return (
             f"{super().rules()} Between the tries a critic may help with a hint of up to {self.feedback} characters. "
             "It must not say the answer."
@@ -100,7 +100,7 @@ class Critique(Reasoning):
         return CRITIC if seat == SOLVER else SOLVER
 
     def play(self, seat: str, act: str) -> str:
-        """Score the solver's answer, run its code, or give the critic's feedback to the solver. Returns ""."""
+        """Score the solver's answer, run its code, or send the critic's feedback to the solver. Returns ""."""
         if seat == SOLVER:
             super().play(seat, act)
             self._acts.append(act)
@@ -120,7 +120,7 @@ class Critique(Reasoning):
 
     @property
     def last_answer(self) -> str:
-        """The solver's last answer; "" if its last reply had none."""
+        """Answer in the solver's last reply; "" if it has none."""
         return replies.find_final_answer(self._acts[-1], self.answer) or "" if self._acts else ""
 
     def _leaks_answer(self, comment: str) -> bool:
@@ -135,8 +135,8 @@ class Critique(Reasoning):
         """Return the figures of `reasoning`, and `sr1` to `sr5`, `slope`, `comments` and `leaks`.
 
         `sr<k>` is True if the solver was right within k tries. `slope` is the least-squares slope of these five values
-        over k; its mean over matches is the slope of the success rates. `comments` is the number of feedbacks that are
-        not empty, `leaks` the number of withheld ones.
+        over k; its mean over matches is the slope of the success rates. `comments` counts non-empty feedback, `leaks`
+        withheld feedback.
         """
         solved = self._tries if self.ended == RIGHT else TRIES + 1
         within = [solved <= k for k in range(1, TRIES + 1)]
@@ -160,25 +160,25 @@ def _contains(text: str, words: str) -> bool:
     return re.search(rf"\b{re.escape(words)}\b", text) is not None
 
 
-def _make_unary(game: Critique, seed: int) -> Answer:
+def _make_unary(game: Critique, seed: int) -> Script:
     """Return a critic that says only that the answer is wrong."""
     return lambda view: "That is not right."
 
 
-def _make_compass(game: Critique, seed: int) -> Answer:
-    """Return a critic that says whether a number is too high or too low, and of other answers that they are wrong."""
+def _make_compass(game: Critique, seed: int) -> Script:
+    """Return a critic that says whether a number is too high or too low, and of other answers only that it is wrong."""
 
     def act(view: View) -> str:
         try:
-            given, right = float(game.last_answer), float(game.task.answer)
+            answer, right = float(game.last_answer), float(game.task.answer)
         except ValueError:
             return "That is not right."
-        return "Too high." if given > right else "Too low."
+        return "Too high." if answer > right else "Too low."
 
     return act
 
 
-def _make_bisector(game: Critique, seed: int) -> Answer:
+def _make_bisector(game: Critique, seed: int) -> Script:
     """Return a solver that finds a whole number by binary search with the critic's "too high" and "too low".
 
     It searches from -12 to 18, which includes every sum and difference of two one-digit numbers.
@@ -187,11 +187,11 @@ def _make_bisector(game: Critique, seed: int) -> Answer:
 
     def act(view: View) -> str:
         nonlocal low, high
-        said = " ".join(message.text for message in view.messages if message.sender == CRITIC)
+        feedback = " ".join(message.text for message in view.messages if message.sender == CRITIC)
         middle = (low + high) // 2
-        if "high" in said:
+        if "high" in feedback:
             high = middle - 1
-        elif "low" in said:
+        elif "low" in feedback:
             low = middle + 1
         return replies.write_answer(str((low + high) // 2), game.answer)
 

@@ -1,4 +1,4 @@
-"""Debate: several seats answer a question, see each other's answers and answer again. The majority decides."""
+"""Debate game: several seats answer a question, see each other's answers and answer again; the majority decides."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from games.base import ACTION_LENGTH, IllegalAct, to_one_line, whole_number
 from games.contracts import View
 from games.families.book import fold
-from simulators.base import DRAWS, Answer, SimulatorFault
+from simulators.base import DRAWS, Script, SimulatorFault
 from simulators.reasoning import gym, replies
 from simulators.reasoning.task_game import PLAYERS, TaskGame
 from simulators.reasoning.tasks import RIGHT, require_choice
@@ -23,7 +23,7 @@ SHOWN = 80
 
 
 class Debate(TaskGame):
-    """Game in which several debaters answer one question over several rounds, and the majority decides.
+    """Debate game: several debaters answer one question over several rounds, and the majority decides.
 
     Acts: an answer in every round. Other seats see a round's answers after all have answered. Options in addition to
     Simulator's: task: as in `reasoning`. debaters: number of debaters. rounds: number of answers by each. answer:
@@ -38,7 +38,7 @@ class Debate(TaskGame):
     metadata: ClassVar[dict[str, Any]] = {"name": "debate_v0", "render_modes": ["ansi"]}
     reward_parts: Mapping[str, str] = {
         RIGHT: "1 for a right answer, in every round",
-        VERDICT: "1 to all where the majority's last answer is right",
+        VERDICT: "1 to all if the majority's last answer is right",
     }
     whole_acts = True
 
@@ -72,13 +72,13 @@ class Debate(TaskGame):
         self._right: list[dict[str, bool]] = [{}]
 
     def rules(self) -> str:
-        """Return the rules as text, which is the same for all seats."""
-        says = f"{len(self.seats)} debaters answer the same question: write {replies.SHOWN_ANSWER[self.answer]}."
+        """Return the rules, the same for all seats."""
+        intro = f"{len(self.seats)} debaters answer the same question: write {replies.SHOWN_ANSWER[self.answer]}."
         if self.rounds == 1:
-            return f"{says} The majority decides."
+            return f"{intro} The majority decides."
         return (
-            f"{says} Then all see each other's answers and answer again: {self.rounds} rounds. Each answer is paid for "
-            "being right, and all are paid if the majority of the last round is right."
+            f"{intro} Then all see each other's answers and answer again: {self.rounds} rounds. Each answer is paid "
+            "for being right, and all are paid if the majority of the last round is right."
         )
 
     def public(self) -> dict[str, Any]:
@@ -87,7 +87,7 @@ class Debate(TaskGame):
         `terse` is the question without its wording. `answers` are the previous round's answers by seat. `replies` are
         the whole acts by seat; {} if answers are plain.
         """
-        answers, texts = (kept[-2] if len(kept) > 1 else {} for kept in (self._answers, self._replies))
+        answers, texts = (rounds[-2] if len(rounds) > 1 else {} for rounds in (self._answers, self._replies))
         return {
             "question": self.task.question,
             "terse": strip_wording(self.task.family, self.task.question),
@@ -104,14 +104,15 @@ class Debate(TaskGame):
         return {}
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
-        """Return the `answer`, or {} if it is shorter than three characters, in the question or given before."""
+        """Return {"answer": …}, or {} if it is under three characters, in question or rules, or already given."""
         answer = fold(self.task.answer)
         said = fold(" ".join(text for round_ in self._replies for text in round_.values()))
-        telling = len(answer) > 2 and answer not in fold(f"{self.task.question} {self.rules()}") and answer not in said
-        return {"answer": (self.task.answer,)} if telling else {}
+        known = fold(f"{self.task.question} {self.rules()}")
+        is_secret = len(answer) > 2 and answer not in known and answer not in said
+        return {"answer": (self.task.answer,)} if is_secret else {}
 
     def play(self, seat: str, act: str) -> str:
-        """Score an answer; the last one ends the round. Returns "", because other seats see answers after the round.
+        """Score an answer. The last one ends the round. Returns "", because others see answers only after the round.
 
         Raises IllegalAct for an act without an answer.
         """
@@ -129,37 +130,38 @@ class Debate(TaskGame):
 
     def _end_round(self) -> None:
         if len(self._answers) < self.rounds:
-            for kept in (self._replies, self._answers, self._right):
-                kept.append({})
+            for rounds in (self._replies, self._answers, self._right):
+                rounds.append({})
             return
-        decided = self.find_decision()
-        right = decided is not None and self.task.score(decided).value == 1.0
+        decision = self.find_decision()
+        right = decision is not None and self.task.score(decision).value == 1.0
         for seat in self.seats:
             self.pay(seat, VERDICT, float(right))
-        self.end("decided", f"The majority is {'right' if right else 'wrong'}." if decided else "There is no majority.")
+        verdict = f"The majority is {'right' if right else 'wrong'}." if decision else "There is no majority."
+        self.end("decided", verdict)
 
     def find_decision(self) -> str | None:
         """Return the last full round's most frequent answer in its shortest spelling; None for a tie or no round."""
-        given = next((answers for answers in reversed(self._answers) if len(answers) == len(self.seats)), {})
-        ranked = Counter(map(_normalise, given.values())).most_common(2)
+        answers = next((answers for answers in reversed(self._answers) if len(answers) == len(self.seats)), {})
+        ranked = Counter(map(_normalise, answers.values())).most_common(2)
         if not ranked or (len(ranked) == 2 and ranked[0][1] == ranked[1][1]):
             return None
-        return min((answer for answer in given.values() if _normalise(answer) == ranked[0][0]), key=len)
+        return min((answer for answer in answers.values() if _normalise(answer) == ranked[0][0]), key=len)
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return figures for the report, most of them shares of the debaters.
+        """Return the match's figures, most of them shares of the debaters.
 
         `score` is the share that was right in the last round, `first` that in the first round. `mended` and `spoiled`
         are the shares that became right or wrong in between. `agreed` is the share with the most frequent final answer,
         and `success` is True if that answer is right. Also `family`, `question` and the right `answer`.
         """
-        over = self.ended == "decided"
-        first, last = (self._right[0], self._right[-1]) if over else ({}, {})
-        answers = Counter(map(_normalise, self._answers[-1].values())) if over else Counter[str]()
-        decided, count = (self.find_decision() if over else None), len(self.seats)
+        is_decided = self.ended == "decided"
+        first, last = (self._right[0], self._right[-1]) if is_decided else ({}, {})
+        answers = Counter(map(_normalise, self._answers[-1].values())) if is_decided else Counter[str]()
+        decision, count = (self.find_decision() if is_decided else None), len(self.seats)
         return {
             "score": sum(last.values()) / count,
-            "success": decided is not None and self.task.score(decided).value == 1.0,
+            "success": decision is not None and self.task.score(decision).value == 1.0,
             "first": sum(first.values()) / count,
             "mended": sum(last[seat] > first[seat] for seat in last) / count,
             "spoiled": sum(last[seat] < first[seat] for seat in last) / count,
@@ -171,16 +173,16 @@ class Debate(TaskGame):
 
     @property
     def floor(self) -> float:
-        """Success rate of one random debater among oracles: 1 if there are at least two of them."""
+        """Success rate if one debater plays at random and the others know the answer: 1 with at least two others."""
         return 1.0 if len(self.seats) > 2 else gym.estimate_chance(self.tasks)
 
 
 def _normalise(answer: str) -> str:
-    """Return an answer without case, extra blanks and final full stops, for comparison."""
+    """Normalise an answer for comparison: ignore case, extra spaces and final full stops."""
     return " ".join(answer.split()).casefold().rstrip(". ")
 
 
-def _make_follower(game: Debate, seed: int) -> Answer:
+def _make_follower(game: Debate, seed: int) -> Script:
     """Return a player that knows the answer half of the time, and from round 2 on gives the majority's answer.
 
     After a tie it repeats its own answer.

@@ -1,4 +1,4 @@
-"""Parser and evaluator of integer sums and products, without `eval`."""
+"""Parse and evaluate integer sums, differences and products, without `eval`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def tokenise(text: str) -> list[str]:
 
 
 def evaluate(parts: Sequence[str]) -> int:
-    """Evaluate tokens to an integer, multiplication first. Raises ValueError if they are no complete expression."""
+    """Evaluate tokens to an integer, multiplication first. Raises ValueError if the expression is incomplete."""
     rest = list(reversed(parts))
     result = _read_sum(rest, 0)
     if rest:

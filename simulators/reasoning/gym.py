@@ -1,7 +1,7 @@
 """Tasks and scorers of reasoning-gym (Stojanovski et al. 2025), as far as they can be trusted.
 
-A family is used only if its tasks are equal in every process, a known answer scores 1, an empty answer does not, and
-its scorer does not execute model output. REFUSED lists the findings against the others, in version 0.1.25.
+A family is used only if it generates the same tasks in every process, a known answer scores 1, an empty one less, and
+its scorer does not execute model output. `REFUSED` has the reasons against the others, as of version 0.1.25.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MATCH_SETTINGS = ("seed", "size")
 """Settings of a family that the match determines."""
 
 EVALUATES = "its scorer executes replies as Python code"
-HASHED = "its tasks depend on string hashing, so the same seed gives others in every process"
+HASHED = "its tasks depend on string hashing, so the same seed gives different tasks in every process"
 UNKNOWN = "its tasks have no known answer"
 REFUSED: Mapping[str, str] = {
     **dict.fromkeys(("simple_integration", "intermediate_integration"), EVALUATES),
@@ -42,8 +42,8 @@ REFUSED: Mapping[str, str] = {
         ("isomorphic_strings", "knight_swap", "polynomial_multiplication", "ransom_note", "word_ladder"), HASHED
     ),
     **dict.fromkeys(("boxnet", "graph_color", "propositional_logic", "rubiks_cube", "rush_hour"), UNKNOWN),
-    "puzzle24": "its scorer does not look whether the given numbers were used",
-    "game_of_life_halting": "its scorer takes any answer for a right one",
+    "puzzle24": "its scorer does not check whether the given numbers were used",
+    "game_of_life_halting": "its scorer accepts any answer",
     "composite": "name the families themselves",
 }
 NAMES_ONLY = re.compile(r"[\w \n-]*", re.ASCII)
@@ -51,25 +51,25 @@ SUMS_ONLY = re.compile(r"(?!.{201})(?!.*\* *\*)[\d+\-*/() ]+", re.ASCII)
 READABLE: Mapping[str, re.Pattern[str]] = {
     **dict.fromkeys(("string_insertion", "spiral_matrix", "binary_matrix", "n_queens"), NAMES_ONLY),
     "countdown": SUMS_ONLY,
-    "complex_arithmetic": re.compile(r"[\d+\-.ij* ()]{1,100}"),  # its scorer takes nan for right
+    "complex_arithmetic": re.compile(r"[\d+\-.ij* ()]{1,100}"),  # its scorer accepts nan
 }
-"""Allowed replies to scorers that call eval or similar; all others are wrong."""
+"""Answers that may be passed to scorers that call eval or similar; all others count as wrong."""
 HUGE = re.compile(r"[eE][+-]?\d{4}|\d{400}")
-"""Numbers whose size alone keeps a scorer busy for hours; a reply with one is wrong."""
+"""Numbers so large that a scorer would take hours; an answer with one counts as wrong."""
 BLANKS = ("?", "nan")
-"""Empty answers, which must not score 1."""
+"""Answers without content, which must not score 1."""
 READS_FILE = ("spell_backward",)
-"""Families whose dataset reads a long file when created and draws each task from its `seed` alone."""
+"""Families whose datasets read a long file when created, and may be reused with another `seed`."""
 DRAWS = 100
-"""Failed draws in a row after which a family counts as unusable."""
+"""Number of consecutive failed draws after which a family counts as unusable."""
 SAMPLES = 100
-"""Tasks per family from which random success rates are estimated."""
+"""Number of tasks per family from which success rates of random answers are estimated."""
 MAX_CACHED = 1024
-"""Size of the cache of tasks, all families together."""
+"""Maximum number of cached tasks of all families."""
 
 
 class Score(NamedTuple):
-    """A scorer's result: `value`, the score in [0, 1], and `readable`, False if the answer may or could not be read."""
+    """A scorer's result: the score in [0, 1], and whether the scorer could and may read the answer."""
 
     value: float
     readable: bool
@@ -86,17 +86,18 @@ class Task:
     _dataset: Any = dataclasses.field(repr=False)
 
     def score(self, answer: str) -> Score:
-        """Return the family's score of an answer. Raises SimulatorFault if the scorer fails on the known answer too.
+        """Score an answer with the family's scorer.
 
-        If it fails on this answer only, or may not read it (it would execute it, or a number is huge), the answer is
-        unreadable and scores 0, so that breaking the scorer is no way out.
+        An answer is unreadable and scores 0 if the scorer fails on it, or may not read it (it would execute the answer,
+        or a number is huge), so that breaking the scorer never pays. Raises SimulatorFault if the scorer also fails on
+        the known answer.
         """
         pattern = READABLE.get(self.family)
         if HUGE.search(answer) or (pattern is not None and not pattern.fullmatch(answer)):
             return Score(0.0, False)
         try:
             return Score(self._apply_scorer(answer), True)
-        except Exception as error:  # noqa: BLE001 a scorer of others may fail in any way
+        except Exception as error:  # noqa: BLE001 a third-party scorer may fail in any way
             failed = error
         try:
             if self._apply_scorer(self.answer) == 1.0:
@@ -106,7 +107,7 @@ class Task:
         raise SimulatorFault(f"the scorer of {self.family} fails: {type(failed).__name__}: {failed}")
 
     def is_sound(self) -> bool:
-        """Return True if the task can be trusted: its known answer scores 1, and empty answers score less."""
+        """Return True if the known answer scores 1, and empty answers score less."""
         blank = (self.score(text).value for text in BLANKS)
         return bool(self.answer.strip()) and self.score(self.answer).value == 1.0 and max(blank) < 1.0
 
@@ -124,9 +125,9 @@ class Task:
 
 @contextlib.contextmanager
 def isolate_random_state(seed: int) -> Iterator[None]:
-    """Seed Python's and NumPy's global generators within the context and restore them after it.
+    """Seed Python's and NumPy's global random generators within the context and restore them afterwards.
 
-    Prints and warnings are discarded; other threads' output is not. Only one thread at a time may be inside.
+    Discards this thread's prints and warnings. Only one thread at a time can be in the context.
     """
     with _LOCK, contextlib.ExitStack() as quiet:
         before = random.getstate(), np.random.get_state()
@@ -143,11 +144,11 @@ def isolate_random_state(seed: int) -> Iterator[None]:
 _LOCK = threading.RLock()
 _CACHE: dict[tuple[str, str, int], Task | None] = {}
 _SHARED: dict[tuple[str, str], Any] = {}
-"""Datasets of families in READS_FILE, by family and settings."""
+"""Datasets of the families in `READS_FILE`, by family and settings."""
 
 
 class _DiscardingStream(io.TextIOBase):
-    """Text stream that discards what its creating thread writes and passes on what other threads write."""
+    """Text stream that discards the output of the thread that created it, and passes on other threads' output."""
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream, self._thread = stream, threading.get_ident()
@@ -160,22 +161,22 @@ class _DiscardingStream(io.TextIOBase):
 
 
 def read_task_option(option: object) -> dict[str, dict[str, Any]]:
-    """Validate the option `task` and return settings by family.
+    """Validate the option `task` and return the settings by family.
 
-    `option` is a family's name, a list of names, or names with settings: those of reasoning-gym's config class, and
-    `level`, a step of the family's curriculum for all settings not given. Raises ValueError, with the nearest name for
-    an unknown one.
+    `option` is a family's name, a list of names, or a mapping of names to settings: those of reasoning-gym's config
+    class, and `level`, a step of the family's curriculum that provides all settings not given. Raises ValueError if it
+    is invalid, with the nearest match for an unknown name.
     """
-    named = {option: {}} if isinstance(option, str) else option
-    if isinstance(named, list | tuple):
-        named = {name: {} for name in named}
-    if not isinstance(named, Mapping) or not named:
+    by_name = {option: {}} if isinstance(option, str) else option
+    if isinstance(by_name, list | tuple):
+        by_name = {name: {} for name in by_name}
+    if not isinstance(by_name, Mapping) or not by_name:
         raise ValueError(f"task must be a family's name, a list of them, or families with settings, not {option!r}")
-    return {str(family): _validate_settings(str(family), settings or {}) for family, settings in named.items()}
+    return {str(family): _validate_settings(str(family), settings or {}) for family, settings in by_name.items()}
 
 
 def draw_task(family: str, settings: Mapping[str, Any], rng: np.random.Generator) -> Task:
-    """Draw a task that `Task.fit` accepts, using `rng` only. Raises SimulatorFault after 100 failed draws."""
+    """Draw a sound task (`Task.is_sound`) with `rng`. Raises SimulatorFault after `DRAWS` failed draws."""
     for _ in range(DRAWS):
         if task := _load_task(family, settings, int(rng.integers(2**31))):
             return task
@@ -183,9 +184,10 @@ def draw_task(family: str, settings: Mapping[str, Any], rng: np.random.Generator
 
 
 def estimate_chance(families: Mapping[str, Mapping[str, Any]], attempts: int = 1) -> float:
-    """Estimate the chance that the random player solves a task, averaged over the families.
+    """Estimate the probability that the random player solves a task, averaged over the families.
 
-    It gives `attempts` answers, each that of another task of the family; 100 tasks per family are sampled.
+    In each of `attempts` tries, the player gives the answer to another task of the family. Samples `SAMPLES` tasks per
+    family.
     """
     rng, chances = np.random.default_rng(0), []
     for family, settings in families.items():
@@ -198,9 +200,9 @@ def estimate_chance(families: Mapping[str, Mapping[str, Any]], attempts: int = 1
 
 
 def _load_task(family: str, settings: Mapping[str, Any], seed: int) -> Task | None:
-    """Return the task of this seed, or None unless `Task.fit` accepts it. Raises SimulatorFault if there is none.
+    """Return the task of this seed, or None if it is not sound. Raises SimulatorFault if the family cannot create it.
 
-    Cached: all matches of a group have the same task, and creating and checking it takes milliseconds.
+    Cached, because all matches of a group have the same task, and creating and checking it takes milliseconds.
     """
     key = (family, repr(sorted(settings.items())), seed)
     with _LOCK:
@@ -216,7 +218,7 @@ def _load_task(family: str, settings: Mapping[str, Any], seed: int) -> Task | No
                     dataset.seed = seed
                 entry = dataset[0]
         except Exception as error:
-            raise SimulatorFault(f"{family} makes no task: {type(error).__name__}: {error}") from error
+            raise SimulatorFault(f"{family} cannot create a task: {type(error).__name__}: {error}") from error
         task = Task(family, str(entry["question"]), str(entry["answer"] or ""), entry, dataset)
         _CACHE[key] = task if task.is_sound() else None
         if len(_CACHE) > MAX_CACHED:
@@ -225,12 +227,12 @@ def _load_task(family: str, settings: Mapping[str, Any], seed: int) -> Task | No
 
 
 def is_test(question: str) -> bool:
-    """Return True if a question belongs to the test split. All games on reasoning-gym share this split."""
+    """Return True if a question belongs to the test split, which all games with reasoning-gym's tasks share."""
     return is_held_out(f"reasoning:{question}")
 
 
 def _import_library() -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Import reasoning-gym, which takes seconds. Returns its families and its curricula, each by family name."""
+    """Import reasoning-gym, which takes seconds. Returns its (dataset, config) classes and its curricula, by family."""
     try:
         from reasoning_gym.factory import CURRICULA, DATASETS
     except ImportError as error:
@@ -243,8 +245,8 @@ def _validate_settings(family: str, options: object) -> dict[str, Any]:
     if family in REFUSED:
         raise ValueError(f"task: {family} cannot be used: {REFUSED[family]}")
     if family not in families:
-        near = difflib.get_close_matches(family, families, n=1)
-        hint = f" — did you mean '{near[0]}'?" if near else ""
+        close_matches = difflib.get_close_matches(family, families, n=1)
+        hint = f" — did you mean '{close_matches[0]}'?" if close_matches else ""
         raise ValueError(f"task: reasoning-gym has no family '{family}'{hint}")
     if not isinstance(options, Mapping):
         raise ValueError(f"task: the settings of {family} must be names and values, not {options!r}")
@@ -256,7 +258,7 @@ def _validate_settings(family: str, options: object) -> dict[str, Any]:
             settings[name] = _validate_value(family, str(name), value, hints)
             _check_size(family, name, settings[name], getattr(config_class, name, None))
     if family == "basic_arithmetic" and not settings.get("allow_parentheses", True):
-        raise ValueError("task: basic_arithmetic without parentheses computes 2 + 3 * 4 from left to right: leave it")
+        raise ValueError("task: basic_arithmetic without parentheses computes 2 + 3 * 4 from left to right: allow them")
     try:
         config = config_class(**settings)
         if hasattr(config, "validate"):
@@ -269,8 +271,8 @@ def _validate_settings(family: str, options: object) -> dict[str, Any]:
 def _validate_value(family: str, name: str, value: object, hints: Mapping[str, Any]) -> Any:
     names = [hint for hint in hints if hint not in MATCH_SETTINGS]
     if name not in names:
-        near = difflib.get_close_matches(name, names, n=1)
-        hint = f" — did you mean '{near[0]}'?" if near else f" (it has {', '.join([LEVEL, *names])})"
+        close_matches = difflib.get_close_matches(name, names, n=1)
+        hint = f" — did you mean '{close_matches[0]}'?" if close_matches else f" (it has {', '.join([LEVEL, *names])})"
         raise ValueError(f"task: {family} has no setting '{name}'{hint}")
     try:
         return TypeAdapter(hints[name]).validate_python(list(value) if isinstance(value, tuple) else value)
@@ -279,10 +281,10 @@ def _validate_value(family: str, name: str, value: object, hints: Mapping[str, A
 
 
 def _check_size(family: str, name: str, value: object, default: object) -> None:
-    """Raise ValueError for a number far beyond the family's defaults: it could take hours, or all memory."""
+    """Raise ValueError for a number far above the family's default, because the task could take hours or all memory."""
     limit = max([MAX_SETTING, *(10 * abs(number) for number in _list_numbers(default))])
     if any(abs(number) > limit for number in _list_numbers(value)):
-        raise ValueError(f"task: {family}.{name}: at most {limit:g}: larger tasks take too long to make")
+        raise ValueError(f"task: {family}.{name}: at most {limit:g}: larger tasks take too long to create")
 
 
 def _list_numbers(value: object) -> list[float]:

@@ -1,4 +1,4 @@
-"""Self-play of a proposer, which writes a checkable task, and solvers. A task's difficulty is the proposer's reward."""
+"""Self-play game of a proposer, who writes checkable tasks, and solvers. The proposer is paid for difficulty."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from games.base import IllegalAct, whole_number
 from games.contracts import View
-from simulators.base import Answer, Simulator, SimulatorFault
+from simulators.base import Script, Simulator, SimulatorFault
 from simulators.reasoning import gym, replies
 from simulators.reasoning.tasks import RIGHT, require_choice
 from simulators.reasoning.typed import Family, TypedTask, is_same_number, make_families
@@ -19,7 +19,7 @@ Pay = Literal["hard", "frontier"]
 PROPOSER = "proposer"
 CHALLENGE = "challenge"
 PAYS: Mapping[str, Callable[[float], float]] = {"hard": lambda s: 1.0 - s, "frontier": lambda s: 4.0 * s * (1.0 - s)}
-"""Reward of the proposer for a solve rate s: decreasing as in SSP, or largest at s = 1/2."""
+"""The proposer's reward by solve rate s: decreasing as in SSP, or largest at s = 1/2."""
 TRIES = 1000
 
 
@@ -27,24 +27,24 @@ class ProposerSolver(Simulator):
     """Self-play game: a proposer writes a task of the given family, and each solver answers it.
 
     Options in addition to Simulator's:
-    families: a family of typed tasks, a list of them, or families with limits.
+    families: a family of typed tasks, a list of families, or families with their limits.
     solvers: number of solvers of each task.
     pay: "hard" (1 - s, where s is the share of solvers that are right; SSP) or "frontier" (4 s (1 - s)).
     opening: length of the opening, 0 to 2: a proposal must begin with that many numbers of a drawn task, so that the
     proposer cannot repeat a few rewarding tasks.
     rounds: tasks per match. answer: format of a solver's answer: "plain", "boxed" or "tag".
 
-    A proposal is valid if the checker can compute its answer within the family's limits, and if it does not contain the
-    answer, is new in this match, and belongs to the split: with "train" no question of reasoning-gym's test split is
-    ever practised. An invalid one ends the match (with `illegal: retry` it may be repaired once) and pays 0; the
-    default penalty is 0. Reward parts: `right`, 1 or 0, of a solver's turn; `challenge`, of the proposer's.
+    A proposal is valid if it keeps to the family's limits, does not contain its answer, is new in this match, and
+    belongs to the split: with "train", no question of reasoning-gym's test split is ever used. An invalid proposal ends
+    the match (with `illegal: retry` it may be repaired once) and pays 0; the default penalty is 0. Reward parts:
+    `right`, 1 or 0 for a solver's answer; `challenge` for the proposer's task.
     """
 
     name = "proposer_solver"
     metadata: ClassVar[dict[str, Any]] = {"name": "proposer_solver_v0", "render_modes": ["ansi"]}
     reward_parts: Mapping[str, str] = {
         RIGHT: "1 for a solver's right answer",
-        CHALLENGE: "the proposer's, by `pays`",
+        CHALLENGE: "the proposer's reward for a task, by option `pay`",
     }
     whole_acts = True
 
@@ -64,8 +64,8 @@ class ProposerSolver(Simulator):
         self.families = make_families(families)
         self.solvers = tuple(f"solver_{n + 1}" for n in range(whole_number("solvers", solvers, least=1, most=64)))
         self.seats = (PROPOSER, *self.solvers)
-        self.pays = require_choice("pay", pay, list(PAYS))
-        self.opens = whole_number("opening", opening, least=0, most=2)
+        self.pay_rule = require_choice("pay", pay, list(PAYS))
+        self.opening_length = whole_number("opening", opening, least=0, most=2)
         self.rounds = whole_number("rounds", rounds, least=1)
         self.answer = require_choice("answer", answer, replies.ANSWERS)
         super().__init__(illegal=illegal, penalty=penalty, **options)
@@ -80,7 +80,7 @@ class ProposerSolver(Simulator):
         self.family: Family = self.families[name]
         self.opening = ""
         self.example = self.family.check(options["example"]) if "example" in options else self._draw_example(rng)
-        self.opening = self.example.split_after(self.opens)[0]
+        self.opening = self.example.split_after(self.opening_length)[0]
         self.proposed: TypedTask | None = None
         self._seen = set() if self.opening else {self.example.text}
         self._right: list[bool] = []
@@ -89,19 +89,19 @@ class ProposerSolver(Simulator):
         self._faults = 0
 
     def rules(self) -> str:
-        """Return the rules as text, equal for all seats."""
-        again = f" {self.rounds} tasks in turn." if self.rounds > 1 else ""
-        opening = " A task begins as the proposer is told." if self.opens else ""
-        paid = "the more of them fail" if self.pays == "hard" else "most when half of them are right"
+        """Return the rules, the same for all seats."""
+        repeats = f" {self.rounds} tasks in turn." if self.rounds > 1 else ""
+        opening = " A task begins as the proposer is told." if self.opening_length else ""
+        paid = "the more of them fail" if self.pay_rule == "hard" else "most when half of them are right"
         return (
-            f"The proposer writes a task, the {len(self.solvers)} solvers answer it, each alone.{again} "
+            f"The proposer writes a task, the {len(self.solvers)} solvers answer it, each alone.{repeats} "
             f"A solver is paid for the right answer; it writes {replies.SHOWN_ANSWER[self.answer]}. "
             f"The proposer writes the task and nothing else, and is paid {paid}; a task that is malformed, was seen "
             f"before or holds its own answer pays nothing.{opening}"
         )
 
     def public(self) -> dict[str, Any]:
-        """Return `family`, `question` ("" before the proposal), `terse` (the task alone), and `round`, from 1."""
+        """Return `family`, `question` ("" before the proposal), `terse` (the bare task), and `round`, from 1."""
         task = self.proposed
         return {
             "family": self.family.name,
@@ -117,14 +117,14 @@ class ProposerSolver(Simulator):
         """
         if seat != PROPOSER:
             return {}
-        limits = ", ".join(f"{name.replace('_', ' ')} {most}" for name, most in self.family.settings.items())
+        limits = ", ".join(f"{name.replace('_', ' ')} {limit}" for name, limit in self.family.settings.items())
         example = "" if self.opening else self.example.text
         return {"form": self.family.form, "limits": limits, "example": example, "opening": self.opening}
 
     def play(self, seat: str, act: str) -> str:
         """Check the proposer's task or score a solver's answer. Returns "", because other seats do not see the act.
 
-        The last solver's answer settles the round. Raises IllegalAct for an invalid task.
+        The last solver's answer ends the round. Raises IllegalAct for an invalid task.
         """
         if seat == PROPOSER:
             self.proposed = self._check(act)
@@ -136,7 +136,7 @@ class ProposerSolver(Simulator):
             self._right.append(answer is not None and is_same_number(answer, self._task.answer))
             self.pay(seat, RIGHT, float(self._right[-1]))
             if len(self._right) == len(self.solvers):
-                self._settle()
+                self._end_round()
         return ""
 
     @property
@@ -146,12 +146,12 @@ class ProposerSolver(Simulator):
         return self.proposed
 
     def _check(self, act: str) -> TypedTask:
-        """Return the proposed task. Raises IllegalAct, with the reason, if it is invalid or the checker fails."""
+        """Parse and check a proposed task. Raises IllegalAct, with the reason, if that fails or the task is invalid."""
         text = act.strip().removesuffix("=").strip("` \n").removeprefix("[").removesuffix("]")
         try:
             task = self.family.check(text)
-        except ValueError as why:
-            raise IllegalAct(str(why)) from None
+        except ValueError as error:
+            raise IllegalAct(str(error)) from None
         except Exception as error:
             self._faults += 1  # never accept a task that crashes the checker
             raise IllegalAct("the checker cannot check it") from error
@@ -166,8 +166,8 @@ class ProposerSolver(Simulator):
         return task
 
     def has_opening(self, task: TypedTask) -> bool:
-        """Return True if the task begins with this match's opening (prescribed numbers), or there is none."""
-        return not self.opening or task.split_after(self.opens)[0] == self.opening
+        """Return True if the task begins with the numbers of this match's opening, or there is no opening."""
+        return not self.opening or task.split_after(self.opening_length)[0] == self.opening
 
     def is_in_split(self, task: TypedTask) -> bool:
         """Return True if the task's question belongs to the game's split."""
@@ -182,18 +182,18 @@ class ProposerSolver(Simulator):
         for _ in range(TRIES):
             task = self.draw_task(rng)
             try:
-                opening = self.family.check(task.split_after(self.opens)[0])
+                opening = self.family.check(task.split_after(self.opening_length)[0])
             except ValueError:
                 return task
             if self.may_ask(opening):
                 return task
         raise SimulatorFault(f"{self.family.name} has no opening in the split {self.split} within its limits")
 
-    def _settle(self) -> None:
-        """Pay the proposer for the round, then tell all seats the results and start the next, or end the match."""
+    def _end_round(self) -> None:
+        """Pay the proposer for the round, then tell all seats the result and start the next round, or end the match."""
         share = sum(self._right) / len(self._right)
         self._shares.append(share)
-        self.pay(PROPOSER, CHALLENGE, PAYS[self.pays](share))
+        self.pay(PROPOSER, CHALLENGE, PAYS[self.pay_rule](share))
         summary = f"{sum(self._right)} of {len(self._right)} were right."
         if len(self._shares) == self.rounds:
             self.end("answered", summary)
@@ -209,13 +209,13 @@ class ProposerSolver(Simulator):
             task = self.family.draw(rng)
             if self.opening:
                 with contextlib.suppress(ValueError):  # joining may leave a parenthesis open
-                    task = self.family.check(self.opening + task.split_after(self.opens)[1])
+                    task = self.family.check(self.opening + task.split_after(self.opening_length)[1])
             if self.has_opening(task) and self.may_ask(task):
                 return task
         raise SimulatorFault(f"{self.family.name} has no task in the split {self.split} within its limits")
 
     def draw_new_task(self, rng: np.random.Generator) -> TypedTask:
-        """Draw a task with `draw_task` that is new in this match, or after `TRIES` draws any task."""
+        """Draw a task as `draw_task` does, but new in this match. After `TRIES` failures, return the last draw."""
         for _ in range(TRIES):
             task = self.draw_task(rng)
             if task.text not in self._seen:
@@ -226,13 +226,13 @@ class ProposerSolver(Simulator):
         """Return reset options that differ only in the example, which solvers must not see; None for the proposer."""
         if seat == PROPOSER:
             return None
-        one, two = self.draw_task(rng), self.draw_task(rng)
-        while one.text == two.text:
-            two = self.draw_task(rng)
-        return ({"family": self.family.name, "example": one.text}, {"family": self.family.name, "example": two.text})
+        first, second, family = self.draw_task(rng), self.draw_task(rng), self.family.name
+        while first.text == second.text:
+            second = self.draw_task(rng)
+        return {"family": family, "example": first.text}, {"family": family, "example": second.text}
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return figures for the report.
+        """Return the match's figures.
 
         `valid` is the share of rounds with a valid proposal. `score` is the share of right answers over all rounds, and
         `s` over the rounds that were answered. `success` is True if `score` is 1. `terms` and `digits` (of the largest
@@ -258,7 +258,7 @@ class ProposerSolver(Simulator):
         return 1.0
 
 
-def _make_random(game: ProposerSolver, seed: int) -> Answer:
+def _make_random(game: ProposerSolver, seed: int) -> Script:
     """Return a player that proposes a random valid task, and as a solver gives another task's answer."""
     rng = np.random.default_rng([seed, 1])  # independent of the match, which may have the same seed
 
@@ -270,7 +270,7 @@ def _make_random(game: ProposerSolver, seed: int) -> Answer:
     return answer
 
 
-def _make_oracle(game: ProposerSolver, seed: int) -> Answer:
+def _make_oracle(game: ProposerSolver, seed: int) -> Script:
     """Return a player that proposes a random valid task, and as a solver knows the answer."""
     rng = np.random.default_rng([seed, 1])  # independent of the match, which may have the same seed
 

@@ -1,9 +1,9 @@
-"""Parsing of replies with reasoning: the final answer, and the code to run before it.
+"""Parse replies with reasoning: find the final answer, or the code to run before it.
 
-Answers: the whole reply (`plain`), `\\boxed{…}` (`boxed`) or `<answer>…</answer>` (`tag`). Code, in the formats that
-models were trained on: ```` ```python ```` fences (SimpleTIR, R1-Code-Interpreter), `<code>…</code>` (ReTool; a fence
-inside is removed), or a call of a tool named python in any format of `games.calls` (ARTIST, Hermes). Any text is
-parsed in linear time.
+Answer formats: the whole reply (`plain`), `\\boxed{…}` (`boxed`) or `<answer>…</answer>` (`tag`). Code formats, all
+from models' training: ```` ```python ```` fences (`fence`; SimpleTIR, R1-Code-Interpreter), `<code>…</code>` (`code`;
+ReTool; a fence inside is removed), or a call of a tool named python in any format of `games.calls` (`tool_call`;
+ARTIST, Hermes). Any text is parsed in linear time.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ FENCE = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)(?:```|\Z)", re.DOTALL)
 
 
 class Block(NamedTuple):
-    """Code found in a reply: its text, and `start`, the offset of its opening mark."""
+    """Code block in a reply. `start` is the offset of its opening mark."""
 
     start: int
     text: str
 
 
 def find_final_answer(text: str, form: str) -> str | None:
-    """Return a text's last answer, stripped, or None; `form` is "plain" (the whole text), "boxed" or "tag"."""
+    """Return the last answer in a text, stripped, or None. `form` is "plain" (the whole text), "boxed" or "tag"."""
     if form == "plain":
         answer: str | None = text
     elif form == "boxed":
@@ -51,9 +51,9 @@ def find_final_answer(text: str, form: str) -> str | None:
 
 
 def normalise(answer: str) -> str:
-    """Return the canonical form of an answer: lower case, single blanks, no final full stops, numbers normalised.
+    """Normalise an answer: lower case, single spaces, no final full stops.
 
-    Equal numbers give equal texts: `+07`, `7.0` and `7.` give `7`, `1,000` gives `1000`.
+    Equal numbers give equal texts: `+07`, `7.0` and `7.` give `7`, and `1,000` gives `1000`.
     """
     plain = " ".join(answer.split()).casefold().rstrip(". ")
     if (number := NUMERAL.fullmatch(plain)) is None:
@@ -69,10 +69,10 @@ def write_answer(answer: str, form: str) -> str:
 
 
 def find_first_block(text: str, form: str) -> Block | None:
-    """Return the first block of code in a reply, or None; `form` is "fence", "code" or "tool_call".
+    """Return the first block of code in a reply, or None. `form` is "fence", "code" or "tool_call".
 
-    For "tool_call" the block's text is the whole reply. An unclosed block reaches to the end of the reply, as after a
-    stop at its closing mark.
+    For "tool_call", the block's text is the whole reply. An unclosed block extends to the end of the reply, because
+    sampling may have stopped at the closing mark.
     """
     opening, closing = MARKS[form]
     if form == "tool_call":
@@ -102,7 +102,7 @@ def _find_boxed(text: str) -> str | None:
     opening, end = "\\boxed{", len(text)
     while (start := text.rfind(opening, 0, end)) >= 0:
         depth = 1
-        # A box that ends nowhere before the one looked at last would have to contain it: stop there.
+        # Search up to the later, unbalanced box: a box that is not closed before it contains it and is unbalanced too.
         for index in range(start + len(opening), end):
             depth += {"{": 1, "}": -1}.get(text[index], 0)
             if depth == 0:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from games.contracts import View
-from simulators.base import Answer, Simulator
+from simulators.base import Script, Simulator
 from simulators.reasoning import gym, replies
 
 
@@ -19,44 +19,44 @@ class TaskGame(Simulator):
     """Settings by family."""
     task: gym.Task
     answer: str
-    """Form of the answer in an act, one of `replies.ANSWERS`."""
+    """Format of the answer in an act, one of `replies.ANSWERS`."""
 
     def guess(self, rng: np.random.Generator) -> str:
         """Return the answer to another random task of the family: plausible, but usually wrong."""
         return gym.draw_task(self.task.family, self.tasks[self.task.family], rng).answer
 
 
-def noop(game: TaskGame, seed: int) -> Answer:
+def noop(game: TaskGame, seed: int) -> Script:
     """Return a player that writes nothing."""
     return lambda view: ""
 
 
-def random(game: TaskGame, seed: int) -> Answer:
+def random(game: TaskGame, seed: int) -> Script:
     """Return a player that gives the answer of another random task of the family."""
     rng = np.random.default_rng([seed, 1])  # independent of the match, which may have the same seed
     return lambda view: replies.write_answer(game.guess(rng), game.answer)
 
 
-def oracle(game: TaskGame, seed: int) -> Answer:
+def oracle(game: TaskGame, seed: int) -> Script:
     """Return a player that knows the right answer and gives it in the game's answer format."""
     return lambda view: replies.write_answer(game.task.answer, game.answer)
 
 
-def swapper(game: TaskGame, seed: int) -> Answer:
-    """Return a player that knows the answers, but swaps the last two characters of every second one, at random.
+def swapper(game: TaskGame, seed: int) -> Script:
+    """Return a player that knows the answer, but swaps its last two characters with probability 1/2.
 
-    Imitation learns the task and the slip, and reward the difference.
+    A policy that imitates it learns the task together with the mistake, which learning from reward can then remove.
     """
     rng = np.random.default_rng([seed, 3])
 
     def act(view: View) -> str:
         right = game.task.answer
-        given = right[:-2] + right[:-3:-1] if rng.random() < 0.5 else right
-        return replies.write_answer(given, game.answer)
+        answer = right[:-2] + right[:-3:-1] if rng.random() < 0.5 else right
+        return replies.write_answer(answer, game.answer)
 
     return act
 
 
-PLAYERS: Mapping[str, Callable[[Any, int], Answer]] = {
+PLAYERS: Mapping[str, Callable[[Any, int], Script]] = {
     "noop": noop, "random": random, "oracle": oracle, "swapper": swapper
 }  # fmt: skip

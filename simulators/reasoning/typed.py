@@ -1,7 +1,7 @@
-"""Typed tasks: kinds of tasks whose answers a checker can compute, for proposers to write.
+"""Typed tasks: families of tasks that a proposer can write and whose answers a checker can compute.
 
-Each family has the wording and answers of one of reasoning-gym's, whose fixed test set therefore measures learning
-here. A task is a short text in a normal form with exactly one answer, an integer.
+Each family has the wording and answers of a family of reasoning-gym, so its fixed test set measures learning here. A
+task is a short text in normal form with exactly one answer, an integer.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ WHOLE = re.compile(r"[+-]?\d{1,400}(?:\.0*)?", re.ASCII)
 
 @dataclass(frozen=True)
 class TypedTask:
-    """Checked task with its question and answer."""
+    """A checked task with its question and integer answer."""
 
     text: str
-    """Normal form. Tasks that differ only in blanks have the same."""
+    """The task in normal form: tasks that differ only in spaces are equal."""
     question: str
     answer: int
     terms: int
     """Number of numbers in the task."""
     digits: int
-    """Digits of the largest number."""
+    """Number of digits of the largest number."""
 
     @property
     def is_trivial(self) -> bool:
@@ -45,22 +45,22 @@ class TypedTask:
         return any(int(number) == self.answer for number in NUMBER.findall(self.text.replace("- ", "")))
 
     def split_after(self, numbers: int) -> tuple[str, str]:
-        """Split the text after its first `numbers` numbers; with 0, the first part is empty."""
+        """Split the text after its first `numbers` numbers. With 0, the first part is empty."""
         end = list(re.finditer(r"\d+", self.text))[numbers - 1].end() if numbers else 0
         return self.text[:end], self.text[end:]
 
 
 class Family(ABC):
-    """Base class of the kinds of tasks, such as sums. `settings` limit a task's size.
+    """Base class of a kind of task with one integer answer, such as sums. `settings` limit the size of tasks.
 
     `check` parses a proposal's text to a task, `draw` generates a task. Unknown or invalid settings raise ValueError.
     """
 
     name: ClassVar[str]
     form: ClassVar[str]
-    """Form of a proposal, in words."""
+    """Description of a proposal's form, for the proposer."""
     wording: ClassVar[tuple[str, str]]
-    """Words of the question before and after the task."""
+    """Wording of the question before and after the task."""
     limits: ClassVar[Limits]
     """Default, minimum and maximum of each setting."""
 
@@ -69,17 +69,17 @@ class Family(ABC):
             if name not in self.limits:
                 raise ValueError(f"families: {self.name} has no setting '{name}' (it has {', '.join(self.limits)})")
         self.settings = {
-            name: whole_number(f"families: {self.name}.{name}", settings.get(name, default), least, most)
-            for name, (default, least, most) in self.limits.items()
+            name: whole_number(f"families: {self.name}.{name}", settings.get(name, default), minimum, maximum)
+            for name, (default, minimum, maximum) in self.limits.items()
         }
 
     def check(self, text: str) -> TypedTask:
-        """Parse a proposal and return it as a task. Raises ValueError if it is malformed or exceeds the limits."""
+        """Parse a proposal to a task. Raises ValueError if it is malformed or exceeds the limits."""
         if len(text) > MAX_CHARACTERS:
             raise ValueError(f"a task has at most {MAX_CHARACTERS} characters")
-        plain, numbers, answer = self.read(text)
+        normal_form, numbers, answer = self.read(text)
         digits = max(len(str(abs(number))) for number in numbers)
-        return TypedTask(plain, plain.join(self.wording), answer, len(numbers), digits)
+        return TypedTask(normal_form, normal_form.join(self.wording), answer, len(numbers), digits)
 
     def draw(self, rng: np.random.Generator) -> TypedTask:
         """Draw a random task within the limits."""
@@ -87,7 +87,7 @@ class Family(ABC):
 
     @abstractmethod
     def read(self, text: str) -> tuple[str, Sequence[int], int]:
-        """Parse a proposal to (normal form, numbers in it, answer). Raises ValueError if invalid or too large."""
+        """Parse a proposal to (normal form, its numbers, answer). Raises ValueError if malformed or too large."""
 
     @abstractmethod
     def write(self, rng: np.random.Generator) -> str:
@@ -95,7 +95,7 @@ class Family(ABC):
 
 
 class Chain(Family):
-    """Numbers joined by `operators`, without parentheses. All numbers of a drawn task have the same length."""
+    """Numbers joined by `operators`, without parentheses. All numbers of a drawn task have equally many digits."""
 
     operators: ClassVar[str]
     limits: ClassVar[Limits] = {"max_terms": (3, 2, 12), "max_digits": (2, 1, 10)}
@@ -162,14 +162,14 @@ class BasicArithmetic(Chain):
         return frozenset({"+", "-", "*", "(", ")", "-("})
 
     def read(self, text: str) -> tuple[str, Sequence[int], int]:
-        """Parse an expression (`-3` is one token) to (normal form, numbers, answer). Raises ValueError if invalid."""
+        """Parse an expression to (normal form, numbers, answer). Raises ValueError if malformed or too large."""
         tokens = expression.tokenise(text)
         numbers = [int(token) for token in tokens if token.lstrip("-").isdigit()]
         self._check_limits(tokens, numbers)
         return " ".join(tokens), numbers, expression.evaluate(tokens)
 
     def write(self, rng: np.random.Generator) -> str:
-        """Draw a chain; half of those with three or more terms get parentheses around some terms."""
+        """Draw a chain's text. Half of the chains with three or more terms get parentheses around some terms."""
         parts = super().write(rng).split(" ")
         if len(parts) > 3 and rng.random() < 0.5:
             terms = (len(parts) + 1) // 2
@@ -180,21 +180,22 @@ class BasicArithmetic(Chain):
 
 
 class Numbers(Family):
-    """A list of positive integers. The answer is `combine` of them all, a function that subclasses define."""
+    """Base class of lists of positive integers. The answer is the subclass's function `combine` of all of them."""
 
     combine: ClassVar[Callable[..., int]]
     limits: ClassVar[Limits] = {"max_numbers": (2, 2, 6), "max_value": (100, 2, 100_000)}
 
     def read(self, text: str) -> tuple[str, Sequence[int], int]:
-        """Parse comma-separated integers to (normal form, numbers, answer). Raises ValueError if invalid."""
+        """Parse comma-separated integers to (normal form, numbers, answer). Raises ValueError if they are invalid."""
         parts = [part.strip() for part in text.split(",")]
         if not all(part.isascii() and part.isdigit() for part in parts):
             raise ValueError("a task is whole numbers with commas between them")
-        numbers, most, top = [int(part) for part in parts], self.settings["max_numbers"], self.settings["max_value"]
-        if not 2 <= len(numbers) <= most:
-            raise ValueError(f"a task has from 2 to {most} numbers, not {len(numbers)}")
-        if min(numbers) < 1 or max(numbers) > top:
-            raise ValueError(f"a number is from 1 to {top}")
+        max_numbers, max_value = self.settings["max_numbers"], self.settings["max_value"]
+        numbers = [int(part) for part in parts]
+        if not 2 <= len(numbers) <= max_numbers:
+            raise ValueError(f"a task has from 2 to {max_numbers} numbers, not {len(numbers)}")
+        if min(numbers) < 1 or max(numbers) > max_value:
+            raise ValueError(f"a number is from 1 to {max_value}")
         return ", ".join(map(str, numbers)), numbers, self.combine(*numbers)
 
     def write(self, rng: np.random.Generator) -> str:
@@ -226,21 +227,21 @@ FAMILIES: Mapping[str, type[Family]] = {kind.name: kind for kind in (ChainSum, P
 
 
 SPELL_BACKWARD = ("Spell this word backward (example: sun -> nus): ", "")
-"""Words before and after the word in reasoning-gym's family `spell_backward`, which is no typed task."""
+"""Wording of reasoning-gym's family `spell_backward`. It has no typed family, because its answers are not integers."""
 
 
 def make_families(option: object) -> dict[str, Family]:
-    """Create families by name from the option `families`: a name, a list of names, or names with settings.
+    """Create the families of the option `families`, by name: a name, a list of names, or names with settings.
 
     Raises ValueError for an unknown family or an invalid setting.
     """
-    named = {option: {}} if isinstance(option, str) else option
-    if isinstance(named, list | tuple):
-        named = {name: {} for name in named}
-    if not isinstance(named, Mapping) or not named:
+    by_name = {option: {}} if isinstance(option, str) else option
+    if isinstance(by_name, list | tuple):
+        by_name = {name: {} for name in by_name}
+    if not isinstance(by_name, Mapping) or not by_name:
         raise ValueError(f"families must be a name, a list of names, or names with settings, not {option!r}")
     families = {}
-    for name, settings in named.items():
+    for name, settings in by_name.items():
         if name not in FAMILIES:
             raise ValueError(f"families: there is no family '{name}' of typed tasks; there are {', '.join(FAMILIES)}")
         if not isinstance(settings or {}, Mapping):

@@ -1,4 +1,4 @@
-"""Recommender simulator: serve pages of a catalogue to users with hidden tastes, who come back or do not."""
+"""Recommender simulator: show pages of a catalogue to users with hidden tastes, who come back if pleased."""
 
 from simulators.recommender.recommender import Recommender
 

@@ -1,4 +1,4 @@
-"""Parse and format a recommender's acts, and state their rules."""
+"""Parse and format a recommender's acts, and write the rules of the game."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ USAGE = "write SHOW and what to show, ASK genre, ASK price, ASK dislikes, or FIN
 
 
 class Act(NamedTuple):
-    """One act of a recommender: show items, ask a question, or search for other candidates."""
+    """An act of the recommender: show items, ask a question, or search for other candidates."""
 
     kind: Literal["show", "ask", "find"]
     items: tuple[int, ...] = ()
     words: str = ""
-    """Topic of the question, query of the search, or the explanation of a page."""
+    """Topic of a question, query of a search, or explanation of a page."""
 
 
 def read_act(text: str, names: Mapping[str, int], slate: int, terse: bool) -> Act:
-    """Parse an act; `names` maps the names of items to ids. Raises IllegalAct, with the correct form, for others."""
+    """Parse an act. `names` maps item names to ids. Raises IllegalAct, with the correct form, if it is invalid."""
     said, _, words = text.partition("|")
     if terse:
         text = "".join(said.split())
@@ -47,7 +47,7 @@ def read_act(text: str, names: Mapping[str, int], slate: int, terse: bool) -> Ac
 
 
 def _item_ids(item_names: Sequence[str], names: Mapping[str, int], slate: int) -> tuple[int, ...]:
-    """Return the ids of these names. Raises IllegalAct unless they are 1 to `slate` different items."""
+    """Return the ids of these item names. Raises IllegalAct unless they are 1 to `slate` different items."""
     unknown = [name for name in item_names if name not in names]
     if unknown:
         raise IllegalAct(f"'{to_one_line(unknown[0], 20)}' is nothing that can be shown")
@@ -58,7 +58,7 @@ def _item_ids(item_names: Sequence[str], names: Mapping[str, int], slate: int) -
 
 
 def format_act(act: Act, names: Mapping[int, str], terse: bool) -> str:
-    """Format an act as text that `read_act` parses. `names` maps item ids to their names."""
+    """Format an act as text that `read_act` can parse. `names` maps item ids to names."""
     if terse:
         asked = {topic: code for code, topic in TERSE.items()}
         return asked[act.words] if act.kind == "ask" else "".join(names[item] for item in act.items)
@@ -69,7 +69,7 @@ def format_act(act: Act, names: Mapping[int, str], terse: bool) -> str:
 
 
 def rules(slate: int, days: int, pages: int, terse: bool, codes: bool, free: bool) -> str:
-    """Return the rules of the acts, or only the codes in terse mode. `free` means that users may say anything."""
+    """Return the rules of the game, in terse mode only the codes. With `free`, users may say anything."""
     if terse:
         return f"show {slate} or {' '.join(TERSE)}"
     called = "code" if codes else "n"

@@ -1,12 +1,12 @@
-"""Model of a user: clicks and joy on a page, changes of the mindset, and the end of patience.
+"""Model of a user: clicks and joy on a page, changes of the mindset, and loss of patience.
 
-The user looks at a page item by item. With `a` the user's mean affinity to the item's genres, `f` its fatigue of them
-and q the item's quality, the click probability follows RecSim's choice models (Ie et al. 2019):
+The user decides about each item of a page separately. Let a be its affinity to a genre, f its fatigue of the genre, i
+the mean of a (1 - f) over the item's genres (its interest), and q the item's quality. The click probability follows
+RecSim's choice models (Ie et al. 2019):
 
-    sigma(6 (a (1 - f) + .3 (q - .5) + .3 mood + .3 (trust - .5) + buzz - .5)),    0 if a = 0 or the price is too high
+    sigma(6 (i + .3 (q - .5) + .3 mood + .3 (trust - .5) + buzz - .5)),    0 if i = 0 or the price is too high
 
-The joy of a clicked item is a (1 - f) (.4 + .6 q), in [0, 1]. `buzz` is .2 for an item that a friend recommended, and
-else 0.
+The joy of a clicked item is i (.4 + .6 q), in [0, 1]. `buzz` is .2 for an item that a friend recommended, else 0.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from simulators.recommender.record import Record
 CLICK, MOOD, RETURN = 0, 1, 3
 """Keys of a user's random draws."""
 LOW_PATIENCE = 1.2
-"""Patience below which a user states an instruction."""
+"""Patience below which a user gives an instruction."""
 QUESTION_COST = 0.3
 """Patience lost by answering a question."""
 ANNOYANCE = 0.1
@@ -31,7 +31,7 @@ ANNOYANCE = 0.1
 SMOOTHING = 0.3
 """Weight of the latest page in a user's satisfaction."""
 FULL_JOY = 0.6
-"""Joy of a page that gives full satisfaction."""
+"""Joy of a page that satisfies the user fully."""
 FATIGUE_DECAY = 0.9
 """Share of fatigue left after a page. A night halves fatigue."""
 
@@ -45,10 +45,10 @@ class Mindset:
     fatigue: list[float]
     trust: float = 0.5
     satisfaction: float = 0.5
-    """In [0, 1]: exponential mean of the pages' joys, each divided by `FULL_JOY` and capped at 1."""
+    """Exponential moving average of the pages' joys, each divided by `FULL_JOY` and capped at 1."""
 
     def round_for_log(self) -> dict[str, Any]:
-        """Return the mindset rounded for the log, with fatigue as "tired" by genre index where it is not 0."""
+        """Return the mindset, rounded for the log. "tired" has the non-zero fatigue by genre index."""
         tired = {str(genre): round(each, 2) for genre, each in enumerate(self.fatigue) if each >= 0.005}
         feelings = {name: round(getattr(self, name), 2) for name in ("patience", "mood", "trust", "satisfaction")}
         return {**feelings, "tired": tired}
@@ -56,13 +56,13 @@ class Mindset:
 
 @dataclass(frozen=True)
 class Reaction:
-    """A user's reaction to one page: clicks, the joy of each, and items that annoyed it."""
+    """A user's reaction to one page: clicked items, the joy of each, and the number of annoying items."""
 
     clicked: tuple[int, ...]
     """Ids of the clicked items."""
     joys: tuple[float, ...]
     """Joy of each clicked item, in the order of `clicked`."""
-    dear: int
+    too_expensive: int
     """Number of items above the user's price cap."""
     disliked: int
     """Number of items all of whose genres the user dislikes."""
@@ -107,7 +107,7 @@ class Visitor:
         return sum(self.affinity[genre] * (1 - fatigue[genre]) for genre in item.genres) / len(item.genres)
 
     def compute_click_probability(self, item: Item) -> float:
-        """Return the probability that the user clicks on an item now; 0 if it is too expensive or disliked."""
+        """Return the probability of a click on an item now; 0 if it is too expensive or disliked."""
         interest = self.compute_interest(item)
         if item.price > self.record.cap or not interest:
             return 0.0
@@ -116,41 +116,41 @@ class Visitor:
         return 1 / (1 + math.exp(-6 * appeal))
 
     def compute_joy(self, item: Item) -> float:
-        """Return the joy in [0, 1] that a click on this item would give now."""
+        """Return the joy, in [0, 1], that a click on an item would give now."""
         return self.compute_interest(item) * (0.4 + 0.6 * item.quality)
 
     def dislikes(self, item: Item) -> bool:
-        """Return True if the user dislikes every genre of the item, so that it never clicks on it."""
+        """Return True if the user dislikes every genre of the item and therefore never clicks on it."""
         return not any(self.affinity[genre] for genre in item.genres)
 
-    def review(self, items: Sequence[Item], named: frozenset[int] = frozenset()) -> Reaction:
-        """Show the user a page, return its clicks and joy, and update its mindset and total joy.
+    def react_to_page(self, items: Sequence[Item], named_genres: frozenset[int] = frozenset()) -> Reaction:
+        """React to a page: draw clicks, update the mindset and total joy, and return the reaction.
 
-        `named` are the genres that the page's explanation names; they affect the user's trust. Friends' recommendations
-        of the shown items are used up.
+        `named_genres`, the genres that the page's explanation names, change trust. Friends' recommendations of the
+        shown items are used up.
         """
-        self.mindset.trust = update_trust(self.mindset.trust, named, items)
-        taken = [
+        self.mindset.trust = update_trust(self.mindset.trust, named_genres, items)
+        clicked = [
             each for each in items if uniform(self.key, CLICK, self.day, each.id) < self.compute_click_probability(each)
         ]
         reaction = Reaction(
-            clicked=tuple(item.id for item in taken),
-            joys=tuple(self.compute_joy(item) for item in taken),
-            dear=sum(item.price > self.record.cap for item in items),
+            clicked=tuple(item.id for item in clicked),
+            joys=tuple(self.compute_joy(item) for item in clicked),
+            too_expensive=sum(item.price > self.record.cap for item in items),
             disliked=sum(self.dislikes(item) for item in items),
         )
-        self._update_fatigue(taken)
+        self._update_fatigue(clicked)
         self._update_feelings(reaction)
         for item in items:
             self.heard_of.pop(item.id, None)
         return reaction
 
-    def answer(self) -> None:
-        """Reduce the user's patience by the cost of answering a question, `QUESTION_COST`."""
+    def charge_question(self) -> None:
+        """Reduce the user's patience by the cost of a question, `QUESTION_COST`."""
         self.mindset.patience -= QUESTION_COST
 
-    def sleep(self) -> None:
-        """End the user's day: draw whether it returns tomorrow, halve fatigue, update mood, and restore patience."""
+    def end_day(self) -> None:
+        """End the user's day: draw whether it returns (`still_visits`), halve fatigue, update mood, reset patience."""
         mind = self.mindset
         if uniform(self.key, RETURN, self.day) >= compute_return_probability(self.record.loyalty, mind.satisfaction):
             self.still_visits = False
@@ -160,10 +160,10 @@ class Visitor:
         mind.mood = max(-0.5, min(0.5, 0.6 * mind.mood + 0.4 * (mind.satisfaction - 0.5) + drift))
         mind.patience = self.record.endurance
 
-    def _update_fatigue(self, taken: Sequence[Item]) -> None:
+    def _update_fatigue(self, clicked: Sequence[Item]) -> None:
         """Update fatigue: f <- .9 f, then f <- f + tires (1 - f) / genres for each genre of each clicked item."""
         fatigue = [FATIGUE_DECAY * each for each in self.mindset.fatigue]
-        for item in taken:
+        for item in clicked:
             for genre in item.genres:
                 fatigue[genre] += self.record.tires * (1 - fatigue[genre]) / len(item.genres)
         self.mindset.fatigue = fatigue
@@ -171,21 +171,21 @@ class Visitor:
     def _update_feelings(self, reaction: Reaction) -> None:
         """Update satisfaction, total joy and patience.
 
-        A page costs 1 of the patience, each annoyance `ANNOYANCE`; joy restores as much.
+        A page costs patience 1 and each annoying item `ANNOYANCE`; joy restores as much.
         """
         mind, joy = self.mindset, reaction.joy
         mind.satisfaction += SMOOTHING * (min(1.0, joy / FULL_JOY) - mind.satisfaction)
-        left = mind.patience - 1 - ANNOYANCE * (reaction.dear + reaction.disliked) + joy
-        mind.patience = min(self.record.endurance, left)
+        remaining = mind.patience - 1 - ANNOYANCE * (reaction.too_expensive + reaction.disliked) + joy
+        mind.patience = min(self.record.endurance, remaining)
         self.joy += joy
 
 
-def update_trust(trust: float, named: frozenset[int], items: Sequence[Item]) -> float:
-    """Return the trust after a page: +.05 if all genres in `named` are on it, else -.2; unchanged if none is named."""
-    if not named:
+def update_trust(trust: float, named_genres: frozenset[int], items: Sequence[Item]) -> float:
+    """Return the trust after a page: unchanged without named genres, +.05 if all of them are on it, else -.2."""
+    if not named_genres:
         return trust
-    there = {genre for item in items for genre in item.genres}
-    return max(0.0, min(1.0, trust + (0.05 if named <= there else -0.2)))
+    shown_genres = {genre for item in items for genre in item.genres}
+    return max(0.0, min(1.0, trust + (0.05 if named_genres <= shown_genres else -0.2)))
 
 
 def compute_return_probability(loyalty: float, satisfaction: float) -> float:

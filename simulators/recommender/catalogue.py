@@ -1,7 +1,7 @@
 """Catalogues of items: generated from a size and a seed, or loaded from a user's CSV file.
 
-Titles are invented, so that a language model's knowledge of real ones cannot affect the outcome (Agent4Rec uses real
-films).
+Generated titles are invented, so that a language model's knowledge of real ones cannot affect the outcome (Agent4Rec
+uses real films).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MAX_PRICE = 40
 CAPS = (15, 35)
 """Range of users' price caps in a generated catalogue, in crowns, both ends included."""
 BUYABLE = (0.33, 0.86)
-"""Share of a loaded catalogue's items within the lowest and the highest price cap, close to that of `CAPS`."""
+"""Share of a loaded catalogue's items within the lowest and highest price cap, as in generated catalogues."""
 COLUMNS = ("name", "genre", "price", "quality")
 TEXT_LENGTH = 300
 
@@ -42,7 +42,7 @@ class Item:
     name: str
     genres: tuple[int, ...]
     quality: float
-    """In [0, 1]. The text contains only a hint."""
+    """Quality in [0, 1]; the text only hints at it."""
     price: float
     text: str
     """Text for the recommender, which is also embedded."""
@@ -50,7 +50,7 @@ class Item:
 
 @dataclass(frozen=True, eq=False)
 class Catalogue:
-    """Items by id and the names of their genres. Immutable, and shared by all matches."""
+    """Items by id, and the names of their genres. Immutable and shared by all matches."""
 
     genres: tuple[str, ...]
     items: tuple[Item, ...]
@@ -72,7 +72,7 @@ class Catalogue:
 
 
 def generate(size: int, seed: int, genres: tuple[str, ...] = tuple(GENRES)) -> Catalogue:
-    """Generate a catalogue of `size` items from a seed: uniform genres, quality Beta(2, 2), prices from 3 to 40."""
+    """Generate a catalogue of `size` items from a seed: uniform genres, Beta(2, 2) qualities, prices from 3 to 40."""
     rng, names = np.random.default_rng([size, seed]), list_spellings(genres)
     titles = rng.choice(TITLES, size, replace=False)
     firsts = rng.integers(len(genres), size=size)
@@ -82,13 +82,13 @@ def generate(size: int, seed: int, genres: tuple[str, ...] = tuple(GENRES)) -> C
     words = rng.random((size, 2))
     items = []
     for n in range(size):
-        own = (int(firsts[n]), *([int(firsts[n] + steps[n]) % len(genres)] if second[n] else ()))
-        said = [
+        genre_indices = (int(firsts[n]), *([int(firsts[n] + steps[n]) % len(genres)] if second[n] else ()))
+        wordings = [
             spelled[int(share * len(spelled))]
-            for spelled, share in zip((names[genres[g]] for g in own), words[n], strict=False)
+            for spelled, share in zip((names[genres[g]] for g in genre_indices), words[n], strict=False)
         ]
         name, price, quality = make_title(int(titles[n])), float(prices[n]), float(qualities[n])
-        items.append(Item(n, name, own, quality, price, describe(name, said, price, hint_at(quality))))
+        items.append(Item(n, name, genre_indices, quality, price, describe(name, wordings, price, hint_at(quality))))
     return Catalogue(genres, tuple(items))
 
 
@@ -100,7 +100,7 @@ def describe(name: str, genres: list[str], price: float, remark: str) -> str:
 def load(path: str) -> Catalogue:
     """Load a catalogue from a CSV file with columns name, genre (`a|b` for several), price, quality in [0, 1], [text].
 
-    The prices determine the users' range of price caps. Raises ValueError with the first invalid row and a remedy.
+    The users' range of price caps is set from the prices. Raises ValueError that names the first invalid row and a fix.
     """
     file = tables.expand_path(path, "catalogue")
     rows = list(itertools.islice(_read_rows(file), MAX_ITEMS + 1))
@@ -121,7 +121,7 @@ def _choose_caps(prices: list[float]) -> tuple[int, int]:
 
 
 def _read_rows(file: Path) -> Iterator[dict[str, Any]]:
-    """Yield each row's validated cells by column, genre as a tuple. Raises ValueError for an invalid one."""
+    """Yield each row's validated cells by column, with genres as a tuple. Raises ValueError for an invalid row."""
     seen: dict[str, str] = {}
     for location, row in tables.read_rows(file, COLUMNS, "catalogue"):
         name = to_one_line(row["name"])
@@ -143,5 +143,5 @@ def _read_rows(file: Path) -> Iterator[dict[str, Any]]:
 
 def _make_item(number: int, row: Mapping[str, Any], genres: tuple[str, ...]) -> Item:
     text = describe(row["name"], list(row["genre"]), row["price"], row["text"] or hint_at(row["quality"]))
-    own = tuple(genres.index(genre) for genre in row["genre"])
-    return Item(number, row["name"], own, row["quality"], row["price"], text)
+    genre_indices = tuple(genres.index(genre) for genre in row["genre"])
+    return Item(number, row["name"], genre_indices, row["quality"], row["price"], text)

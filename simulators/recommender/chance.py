@@ -1,6 +1,6 @@
-"""Random numbers by key: equal keys give equal numbers, whatever was drawn before.
+"""Pseudo-random numbers by key: equal keys give equal numbers, whatever was drawn before.
 
-Equal replies therefore give equal matches, and a counterfactual differs only by the changed act.
+Equal replies therefore give equal matches, and a counterfactual match differs only by its changed act.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ GOLDEN, FIRST, SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111
 
 
 def uniform(key: int, *parts: int) -> float:
-    """Return a number in [0, 1) fixed by the key and the integers: splitmix64 (Steele et al. 2014), one step each."""
+    """Return a number in [0, 1) determined by `key` and `parts`: one splitmix64 step per part (Steele et al. 2014)."""
     state = key & MASK
     for part in parts:
         state = (state + GOLDEN + part * SECOND) & MASK

@@ -1,4 +1,4 @@
-"""Validation of a deal's options, and the draw of users whom it is worth knowing."""
+"""Validate the options of deals, and draw deals in which a recommender that knows the users gains enough joy."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from simulators.recommender.record import Floats, Record
 from simulators.recommender.service import Deal, Limits
 
 DEALS = 200
-"""Maximum draws of a deal. If none is valuable, the options count as impossible."""
+"""Number of draws after which the search for a suitable deal fails."""
 
 Draw = Callable[[np.random.Generator, Floats, int], Record]
-"""Function that draws a user from a generator, its segment's Dirichlet parameters [genres] and the segment."""
+"""Function that draws a user, given a generator, the Dirichlet parameters [genres] of its segment, and the segment."""
 
 
 @dataclass(frozen=True)
 class DealSettings:
-    """Settings from which the deals of a game are drawn."""
+    """Settings of a game from which its deals are drawn."""
 
     shelf: Shelf
     limits: Limits
@@ -35,33 +35,34 @@ class DealSettings:
     concentration: Floats
     """Dirichlet parameters [genres] of the population's tastes."""
 
-    def deal(self, rng: np.random.Generator, draw: Draw) -> tuple[Deal, yardstick.Yardstick]:
+    def draw_deal(self, rng: np.random.Generator, draw: Draw) -> tuple[Deal, yardstick.Yardstick]:
         """Draw a deal in which knowing the users gains enough joy (`MARGIN`). Returns it with its reference scores.
 
-        The gain must hold both for patient and for impatient users. A seed therefore has the same users for every
-        persona, unless the persona is mixed and drawn too. Raises SimulatorFault after `DEALS` draws.
+        The gain is required with all users patient, and again with all impatient. A seed therefore gives the same users
+        for every persona except "mixed", which is drawn too. Raises SimulatorFault after `DEALS` draws.
         """
         for _ in range(DEALS):
-            own, draws = rng.spawn(2)
+            deal_rng, user_rng = rng.spawn(2)
             segments = assign_segments(self.users)
-            parameters = draw_segment_tastes(own, self.concentration, segments[-1] + 1)
-            dealt = self.make_deal(own, tuple(draw(draws, parameters[segment], segment) for segment in segments))
-            sticks = {manner: yardstick.measure(dealt.with_manner(manner)) for manner in ("cooperative", "impatient")}
-            if all(stick.oracle - stick.random >= yardstick.MARGIN * self.users for stick in sticks.values()):
-                return dealt, self._choose_yardstick(dealt, sticks)
-        raise SimulatorFault(f"in none of {DEALS} deals it helps to know the user: offer more candidates, or pages")
+            parameters = draw_segment_tastes(deal_rng, self.concentration, segments[-1] + 1)
+            users = tuple(draw(user_rng, parameters[segment], segment) for segment in segments)
+            deal = self.make_deal(deal_rng, users)
+            references = {name: yardstick.measure(deal.with_persona(name)) for name in ("cooperative", "impatient")}
+            if all(each.oracle - each.random >= yardstick.MARGIN * self.users for each in references.values()):
+                return deal, self._choose_reference(deal, references)
+        raise SimulatorFault(f"knowing the users gains too little in {DEALS} deals: offer more candidates or pages")
 
     def make_deal(self, rng: np.random.Generator, records: tuple[Record, ...]) -> Deal:
-        """Return a deal with these users. Friendships and the key of its random draws come from `rng`."""
+        """Create a deal with these users. Draws their friendships and the key of its random draws from `rng`."""
         key, graph = int(rng.integers(2**53)), int(rng.integers(2**31))
         return Deal(self.shelf, self.limits, records, draw_friendships(assign_segments(len(records)), graph), key)
 
-    def _choose_yardstick(self, dealt: Deal, sticks: Mapping[str, yardstick.Yardstick]) -> yardstick.Yardstick:
-        """Return the deal's reference scores. Reuses those in `sticks` if all users are impatient, or none is."""
-        hasty = {record.persona == "impatient" for record in dealt.records}
-        if len(hasty) > 1:
-            return yardstick.measure(dealt)
-        return sticks["impatient" if hasty == {True} else "cooperative"]
+    def _choose_reference(self, deal: Deal, references: Mapping[str, yardstick.Yardstick]) -> yardstick.Yardstick:
+        """Return the deal's reference scores, from `references` by persona if all users are impatient or none is."""
+        impatience = {record.persona == "impatient" for record in deal.records}
+        if len(impatience) > 1:
+            return yardstick.measure(deal)
+        return references["impatient" if impatience == {True} else "cooperative"]
 
 
 def make_shelf_key(
@@ -85,7 +86,7 @@ def make_shelf_key(
 
 
 def make_limits(days: int, pages: int, slate: int, candidates: int, terse: bool) -> Limits:
-    """Return the validated sizes of a match. Raises ValueError, for example, for fewer candidates than `slate`."""
+    """Validate and return the sizes of a match. Raises ValueError, for example for fewer candidates than `slate`."""
     slate_size = whole_number("slate", slate, 1, 10)
     return Limits(
         days=whole_number("days", days, 1, 100),

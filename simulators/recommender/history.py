@@ -1,4 +1,4 @@
-"""Observations of one user: the pages, clicks and statements that the recommender has seen, and no hidden state."""
+"""The recommender's observations of one user: pages, clicks and statements. Contains nothing hidden."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from simulators.recommender.wishes import Wish
 
 @dataclass
 class UserHistory:
-    """Observations of a user by the recommender: shown and clicked items, and the user's statements."""
+    """The recommender's observations of a user: shown and clicked items, and the user's statements."""
 
     seen: dict[int, bool] = field(default_factory=dict)
-    """Shown items, True if the item was clicked the last time."""
+    """Ids of shown items; True if the item was clicked when it was shown last."""
     wishes: list[Wish] = field(default_factory=list)
     last_enjoyed: int | None = None
     """Most enjoyed item of the latest page with a click, known as if from the user's ratings."""
 
-    def note(self, slate: list[int], clicked: tuple[int, ...], best: int | None) -> None:
-        """Record a shown page, which of its items were clicked, and the most enjoyed one (None without clicks)."""
+    def record_page(self, slate: list[int], clicked: tuple[int, ...], best: int | None) -> None:
+        """Record a shown page, its clicked items, and its most enjoyed item (None without clicks)."""
         self.seen |= {item: item in clicked for item in slate}
         self.last_enjoyed = self.last_enjoyed if best is None else best
 
-    def hear(self, wish: Wish | None) -> None:
-        """Record a user's statement. It replaces an earlier one on the same genre, or on prices. Ignores None."""
+    def record_wish(self, wish: Wish | None) -> None:
+        """Record a statement. It replaces an earlier one about the same genre or about prices. None is ignored."""
         if wish is not None:
             self.wishes = [each for each in self.wishes if not _replaces(each, wish)] + [wish]
 
@@ -46,20 +46,20 @@ class UserHistory:
         """Return True if the user asked for more of the item's genre."""
         return any(wish.fits(item) for wish in self.wishes if wish.kind == "more")
 
-    def mark(self, item: Item, taps: dict[int, tuple[int, int]]) -> str:
-        """Return an item's mark: x unwanted, ! asked for, + clicked half the time or more, - less, ? new.
+    def mark(self, item: Item, clicks: dict[int, tuple[int, int]]) -> str:
+        """Return an item's mark: x unwanted, ! asked for, + clicked at least half the time, - clicked less, ? new.
 
-        The last three depend on the shown items of its main genre; `taps` are the counts of `count_clicks`.
+        The last three rate the item's main genre by `clicks`, the result of `count_clicks`.
         """
         if self.is_unwanted(item):
             return "x"
         if self.is_wanted(item):
             return "!"
-        hits, shows = taps.get(item.genres[0], (0, 0))
+        hits, shows = clicks.get(item.genres[0], (0, 0))
         return "?" if not shows else "+" if 2 * hits >= shows else "-"
 
     def facts(self, catalogue: Catalogue) -> dict[str, Any]:
-        """Return the user's statements: genres wanted ("more") and unwanted ("less"), and the price cap ("under")."""
+        """Return the user's statements: wanted genres ("more"), unwanted genres ("less") and price cap ("under")."""
         named = {
             kind: [catalogue.genres[wish.value] for wish in self.wishes if wish.kind == kind]
             for kind in ("more", "less")

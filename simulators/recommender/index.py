@@ -1,4 +1,4 @@
-"""Catalogues with embeddings and a faiss index, cached per process and shared by all matches."""
+"""Catalogues with embeddings and a search index, cached per process and shared by all matches."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ class Shelf:
     """Unit vectors [items, d]."""
     index: Any
     embedding: Embedding
-    near: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    neighbours: dict[int, tuple[int, ...]] = field(default_factory=dict)
     """Cache of neighbours by item."""
 
     def find(self, words: str, count: int) -> tuple[int, ...]:
-        """Return the ids of at most `count` items nearest to these words, nearest first."""
+        """Return the ids of up to `count` items nearest to these words, nearest first."""
         return self._search(embed([words], self.embedding), count)
 
     def find_similar(self, item: int) -> tuple[int, ...]:
         """Return the ids of up to `NEIGHBOURS` other items nearest to an item, nearest first. Cached."""
-        if item not in self.near:
+        if item not in self.neighbours:
             found = self._search(self.vectors[item : item + 1], NEIGHBOURS + 1)
-            self.near[item] = tuple(each for each in found if each != item)[:NEIGHBOURS]
-        return self.near[item]
+            self.neighbours[item] = tuple(each for each in found if each != item)[:NEIGHBOURS]
+        return self.neighbours[item]
 
     def _search(self, query: Vectors, count: int) -> tuple[int, ...]:
         _, found = self.index.search(query, min(count, len(self.vectors)))
@@ -58,7 +58,7 @@ class Shelf:
 
     @functools.cached_property
     def codes(self) -> tuple[str, ...]:
-        """Semantic id of every item in catalogue order, such as `c-7-a-0`. Similar items share prefixes."""
+        """Semantic ids of all items, in catalogue order, such as `c-7-a-0`. Similar items share prefixes."""
         return semantic_ids(self.vectors)
 
     @functools.cached_property
@@ -73,7 +73,7 @@ class Shelf:
 
 @functools.lru_cache(maxsize=4)
 def load_shelf(key: Key) -> Shelf:
-    """Build or return the cached shelf of this key. Raises ValueError for an invalid file or a missing extra."""
+    """Return the shelf of this key, built once and cached. Raises ValueError for an invalid file or missing extra."""
     catalogue = load(key.source) if isinstance(key.source, str) else generate(key.source, key.edition, key.genres)
     texts = [item.text.removeprefix(item.name) for item in catalogue.items]  # titles are arbitrary
     vectors = embed_catalogue(texts, key.embedding)
@@ -81,20 +81,20 @@ def load_shelf(key: Key) -> Shelf:
 
 
 def semantic_ids(vectors: Vectors) -> tuple[str, ...]:
-    """Return a distinct code for each vector [n, d]: residual k-means digits, then a number that separates equal ones.
+    """Return a unique code for each vector [n, d]: one digit per level of residual k-means, then a tie-breaking number.
 
     As in TIGER (Rajput et al. 2023), with k-means instead of its autoencoder. Each level clusters the residuals of the
-    level before, so similar items share prefixes.
+    previous level, so similar items share prefixes.
     """
     residual, levels = vectors.copy(), []
     for level in range(LEVELS):
         chosen = _subtract_centroids(residual, level)
         levels.append(chosen)
-    same: dict[tuple[int, ...], int] = {}
+    counts: dict[tuple[int, ...], int] = {}
     codes = []
     for digits in zip(*(level.tolist() for level in levels), strict=True):
-        twin = same[digits] = same.get(digits, -1) + 1
-        codes.append("-".join([*(f"{digit:x}" for digit in digits), str(twin)]))
+        duplicate = counts[digits] = counts.get(digits, -1) + 1
+        codes.append("-".join([*(f"{digit:x}" for digit in digits), str(duplicate)]))
     return tuple(codes)
 
 

@@ -1,8 +1,8 @@
 """Scripted players of the recommender: random, popularity, bandits that use or ignore users' statements, oracle.
 
 Bandits see what any recommender sees (genres and prices of the candidates, clicks, statements) and, like `popular`, the
-exact quality of an item instead of the hint in its text. At the user's seat, `oracle` repeats the script, `noop` says
-nothing, `random` says any listed text, and all others tell the truth.
+exact quality of an item instead of the hint in its text. At the user's seat, `noop` says nothing, `random` says any
+listed text, and all others say the scripted text.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from games.contracts import View
-from simulators.base import Answer
+from simulators.base import Script
 from simulators.recommender import yardstick
 from simulators.recommender.acts import Act, format_act
 from simulators.recommender.catalogue import Item
@@ -22,11 +22,11 @@ from simulators.recommender.service import Service
 from simulators.recommender.wishes import TOPIC_OF, TOPICS
 
 PRIOR = (0.3, 0.7)
-"""Prior clicks and misses of each genre."""
+"""Prior numbers of clicks and misses of each genre."""
 ASKS = ("genre", "price")
-"""Topics that the listening bandit asks each user about first, unless the user stated them."""
+"""Topics about which the listening bandit asks each user first, unless the user has stated them."""
 REQUEST_CLICKS = 3.0
-"""Clicks that a request for a genre counts as, for the listening bandit."""
+"""Number of clicks that a request for a genre counts as, for the listening bandit."""
 
 
 class Match(Protocol):
@@ -44,13 +44,13 @@ class Match(Protocol):
 Serve = Callable[[Service], Act]
 
 
-def noop(game: Match, seed: int) -> Answer:
+def noop(game: Match, seed: int) -> Script:
     """Return a player that always writes an empty text."""
     return lambda view: ""
 
 
-def at_random(game: Match, seed: int) -> Answer:
-    """Return a player that shows full pages of random candidates; at the user's seat it says a random listed text."""
+def at_random(game: Match, seed: int) -> Script:
+    """Return a player that shows full pages of random candidates. At the user's seat it says a random listed text."""
     rng = random.Random(seed)
     choose = yardstick.make_random_choice(rng)
 
@@ -62,34 +62,34 @@ def at_random(game: Match, seed: int) -> Answer:
     return answer
 
 
-def oracle(game: Match, seed: int) -> Answer:
+def oracle(game: Match, seed: int) -> Script:
     """Return a player that knows the user's mindset and shows the page of highest expected joy, naming its genres."""
 
     def serve(service: Service) -> Act:
-        slate, named = yardstick.choose_best_page(service)
+        slate, named_genres = yardstick.choose_best_page(service)
         genres = service.deal.shelf.catalogue.genres
-        return Act("show", tuple(slate), " and ".join(genres[genre] for genre in sorted(named)))
+        return Act("show", tuple(slate), " and ".join(genres[genre] for genre in sorted(named_genres)))
 
     return _make_player(game, serve)
 
 
-def popular(game: Match, seed: int) -> Answer:
-    """Return a player that shows every user the candidates of the highest quality."""
+def popular(game: Match, seed: int) -> Script:
+    """Return a player that shows every user the candidates with the highest quality."""
     return _make_player(game, lambda service: _best_page(service, lambda item: item.quality))
 
 
-def deaf_bandit(game: Match, seed: int) -> Answer:
-    """Return a bandit that samples genres by each user's clicks (Thompson sampling) and ignores users' statements."""
+def deaf_bandit(game: Match, seed: int) -> Script:
+    """Return a Thompson-sampling bandit that learns each user's genres from clicks and ignores statements."""
     rng = random.Random(seed)
     return _make_player(
         game, lambda service: _best_page(service, _sample_value(service, service.history, rng, listens=False))
     )
 
 
-def listening_bandit(game: Match, seed: int, topics: Sequence[str] = TOPICS, variety: float = 0.0) -> Answer:
-    """Return a Thompson-sampling bandit that asks each user about genre and price and follows the answers.
+def listening_bandit(game: Match, seed: int, topics: Sequence[str] = TOPICS, variety: float = 0.0) -> Script:
+    """Return a Thompson-sampling bandit that also asks each user about genre and price, and follows the answers.
 
-    It uses statements on `topics` only. `variety` is the discount for genres that are already on the page.
+    It uses only statements about `topics`. `variety` is the discount for genres that are already on the page.
     """
     rng = random.Random(seed)
     asked: set[tuple[int, str]] = set()
@@ -108,18 +108,18 @@ def listening_bandit(game: Match, seed: int, topics: Sequence[str] = TOPICS, var
 
 
 def _sample_value(service: Service, history: UserHistory, rng: random.Random, listens: bool) -> Callable[[Item], float]:
-    """Return an item's value function: genre rates drawn from Beta(clicks, misses), adjusted by statements."""
+    """Draw a value function of items: genres' click rates from Beta(clicks, misses), adjusted by statements."""
     catalogue = service.deal.shelf.catalogue
-    taps = history.count_clicks(catalogue)
+    clicks = history.count_clicks(catalogue)
     asked_for = {wish.value for wish in history.wishes if wish.kind == "more"} if listens else set()
     drawn = []
     for genre in range(len(catalogue.genres)):
-        hits, shows = taps.get(genre, (0, 0))
+        hits, shows = clicks.get(genre, (0, 0))
         drawn.append(rng.betavariate(PRIOR[0] + hits + REQUEST_CLICKS * (genre in asked_for), PRIOR[1] + shows - hits))
 
     def value(item: Item) -> float:
-        believed = sum(drawn[genre] for genre in item.genres) / len(item.genres)
-        return (0.4 + 0.6 * item.quality) * believed - (listens and history.is_unwanted(item))
+        click_rate = sum(drawn[genre] for genre in item.genres) / len(item.genres)
+        return (0.4 + 0.6 * item.quality) * click_rate - (listens and history.is_unwanted(item))
 
     return value
 
@@ -130,16 +130,16 @@ def _best_page(service: Service, value: Callable[[Item], float], variety: float 
     A candidate's value falls by `variety` if its main genre is already on the page (maximal marginal relevance,
     Carbonell and Goldstein 1998).
     """
-    left, page = service.items(service.candidates), list[Item]()
+    remaining, page = service.items(service.candidates), list[Item]()
     while len(page) < service.deal.limits.slate:
-        there = {item.genres[0] for item in page}
-        page.append(max(left, key=lambda item: value(item) - variety * (item.genres[0] in there)))
-        left.remove(page[-1])
+        shown_genres = {item.genres[0] for item in page}
+        page.append(max(remaining, key=lambda item: value(item) - variety * (item.genres[0] in shown_genres)))
+        remaining.remove(page[-1])
     return Act("show", tuple(item.id for item in page))
 
 
-def _make_player(game: Match, serve: Serve) -> Answer:
-    """Return a player that acts by `serve`, or says the scripted text at the user's seat."""
+def _make_player(game: Match, serve: Serve) -> Script:
+    """Return a player that plays the acts of `serve`. At the user's seat it says the scripted text."""
 
     def answer(view: View) -> str:
         if view.seat == game.seats[0]:
@@ -155,7 +155,7 @@ def _format_act(game: Match, act: Act) -> str:
     return format_act(act._replace(items=items), game.names(), game.terse)
 
 
-PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
+PLAYERS: Mapping[str, Callable[[Match, int], Script]] = {
     "noop": noop,
     "random": at_random,
     "oracle": oracle,

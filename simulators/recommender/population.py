@@ -1,8 +1,8 @@
 """Populations of users: segments of similar taste, and friends who recommend items to each other.
 
-Friendships are a planted partition (Condon and Karp 2001; networkx): about six friends within a segment and one
-outside. A user recommends an enjoyed item to each friend with probability 1/2. The friend then sees the item among the
-next candidates and clicks it more readily. All users' stars of an item are shown with it.
+Friendships form a planted-partition graph (Condon and Karp 2001): about six friends within a segment and one outside. A
+user recommends an enjoyed item to each friend with probability 1/2. The friend then finds the item among its next
+candidates and is more likely to click it. An item is shown with its stars from all users.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ SEGMENT = 50
 """Approximate number of users per segment; at most `MAX_SEGMENTS` segments."""
 MAX_SEGMENTS = 8
 TELL = 10
-"""Key of the random draw of telling a friend."""
+"""Key of the random draw whether a user tells a friend."""
 MIN_TIP_JOY = 0.4
-"""Minimum joy for recommending an item to friends."""
+"""Minimum joy of an item that a user recommends to friends."""
 INSIDE, OUTSIDE = 6.0, 1.0
-"""Mean number of friends within the segment and outside."""
+"""Mean number of friends within and outside the segment."""
 LIKENESS = 8.0
-"""Similarity of tastes in a segment: Dirichlet with this factor times the segment's own taste."""
+"""Similarity of tastes in a segment: the Dirichlet parameters are this factor times the segment's taste."""
 
 Friends = tuple[tuple[int, ...], ...]
 
 
 def assign_segments(users: int) -> list[int]:
-    """Return the segment index of each user: nearly equal sizes, about one segment per `SEGMENT` users."""
+    """Return the segment index of each user. Segments have nearly equal sizes of about `SEGMENT` users."""
     count = max(1, min(MAX_SEGMENTS, users // SEGMENT))
     return [user * count // users for user in range(users)]
 
 
 def draw_friendships(segments: Sequence[int], seed: int) -> Friends:
-    """Draw each user's friends, as sorted user numbers. Raises ValueError for several users without networkx."""
+    """Draw each user's friends, as sorted user numbers. Raises ValueError for several users if networkx is missing."""
     users = len(segments)
     if users == 1:
         return ((),)
@@ -60,7 +60,7 @@ def spread_word(teller: Visitor, item: int, audience: Sequence[Visitor], friends
 
 
 def draw_segment_tastes(rng: np.random.Generator, concentration: Floats, segments: int) -> list[Floats]:
-    """Draw the Dirichlet parameters [genres] of each segment's users. A single segment has `concentration` itself."""
+    """Draw the Dirichlet parameters [genres] of each segment's tastes. A single segment has `concentration` itself."""
     if segments == 1:
         return [concentration]
     return [LIKENESS * (rng.dirichlet(concentration) + 1e-3) for _ in range(segments)]

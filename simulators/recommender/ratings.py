@@ -1,7 +1,7 @@
-"""Fit users' tastes to real ratings.
+"""Fit users' tastes to real ratings, for the game's option `ratings`.
 
-Files have MovieLens' format: userId, movieId, rating in `ratings.csv`, and genres (`a|b`) either there or in a
-`movies.csv` next to it. No such file is part of Arena. The option `ratings` of the game draws users from the fit.
+Files have the MovieLens format: columns userId, movieId and rating in `ratings.csv`, and genres (`a|b`) either there or
+in a `movies.csv` next to it. Arena contains no such file.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ Ints = NDArray[np.int64]
 MIN_LIKED_STARS = 4.0
 """Minimum stars of a rating that counts as liking."""
 MIN_LIKED_RATINGS = 10
-"""Minimum liked ratings of a user whose taste is used."""
+"""Minimum number of liked ratings of a user whose taste is used."""
 NO_GENRE = "(no genres listed)"
 
 
 @dataclass(frozen=True, eq=False)
 class Ratings:
-    """Ratings of a file in parallel arrays [n], and the genres of its items."""
+    """Ratings of a file as parallel arrays [n], and the genres of the items."""
 
     users: Ints
     """User index of each rating, [n]; `items` has the item index."""
@@ -41,12 +41,12 @@ class Ratings:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Number of users and items."""
+        """Numbers of users and items."""
         return int(self.users.max()) + 1, len(self.genre_shares)
 
 
 def load_ratings(path: str) -> Ratings:
-    """Load ratings, with genres from the file or a `movies.csv` beside. Raises ValueError with row and remedy."""
+    """Load ratings, and genres from the same file or a `movies.csv` next to it. Raises ValueError with row and fix."""
     file = tables.expand_path(path, "ratings")
     users: dict[str, int] = {}
     items: dict[str, int] = {}
@@ -59,14 +59,14 @@ def load_ratings(path: str) -> Ratings:
         lines.append(int(tables.line_number(location)))
         _record_genres(location, row, genres_of)
     if not lines:
-        raise ValueError(f"{file}: no ratings: a row for each is due below the first line")
+        raise ValueError(f"{file}: no ratings: add a row for each below the first line")
     _refuse_duplicates(file, np.array(user_indices) * len(items) + np.array(item_indices), lines)
     movies = file.with_name("movies.csv")
     if not genres_of and movies.exists():
         for location, row in tables.read_rows(movies, ("movieId", "genres"), "genres"):
             _record_genres(location, row, genres_of)
     if not genres_of:
-        raise ValueError(f"{file}: no genres: add the column `genres`, or a movies.csv beside with movieId and genres")
+        raise ValueError(f"{file}: no genres: add the column `genres`, or a movies.csv with movieId and genres")
     genres, genre_shares = _share_genres(file, items, genres_of)
     return Ratings(np.array(user_indices), np.array(item_indices), np.array(stars), genres, genre_shares)
 
@@ -79,31 +79,31 @@ def _assign_index(location: str, row: tables.Row, column: str, known: dict[str, 
 
 
 def _record_genres(location: str, row: tables.Row, genres_of: dict[str, tuple[str, ...]]) -> None:
-    """Record the genres of the row's item if the cell names some and none were recorded before."""
+    """Record the genres of the row's item, if it has any and none were recorded before."""
     item, cell = row["movieId"].strip(), row.get("genres", "").strip()
     if cell not in ("", NO_GENRE) and item not in genres_of:
         genres_of[item] = tables.read_genres(location, cell)
 
 
 def _refuse_duplicates(file: Path, pairs: Ints, lines: array[int]) -> None:
-    """Raise ValueError if a pair of a user and an item, encoded as a number, occurs in two lines."""
+    """Raise ValueError if two lines rate the same item by the same user. `pairs` encodes user and item as a number."""
     _, firsts, inverse = np.unique(pairs, return_index=True, return_inverse=True)
     first = firsts[inverse]
     again = np.flatnonzero(first != np.arange(len(pairs)))
     if len(again):
-        here, there = lines[again[0]], lines[first[again[0]]]
-        raise ValueError(f"{file}:{here}: user and item are those of line {there}: keep one row")
+        line, first_line = lines[again[0]], lines[first[again[0]]]
+        raise ValueError(f"{file}:{line}: same user and item as in line {first_line}: keep one row")
 
 
 def _share_genres(
     file: Path, items: Mapping[str, int], genres_of: Mapping[str, tuple[str, ...]]
 ) -> tuple[tuple[str, ...], Floats]:
-    own = {item: genres_of.get(name, ()) for name, item in items.items()}
-    genres = tuple(sorted({genre for each in own.values() for genre in each}))
+    item_genres = {item: genres_of.get(name, ()) for name, item in items.items()}
+    genres = tuple(sorted({genre for each in item_genres.values() for genre in each}))
     if not 2 <= len(genres) <= len(LETTERS):
         raise ValueError(f"{file}: {len(genres)} genres: from 2 to {len(LETTERS)} are needed")
     genre_shares = np.zeros((len(items), len(genres)))
-    for item, each in own.items():
+    for item, each in item_genres.items():
         for genre in each:
             genre_shares[item, genres.index(genre)] = 1 / len(each)
     return genres, genre_shares
@@ -111,7 +111,10 @@ def _share_genres(
 
 @functools.lru_cache(maxsize=2)
 def fit_population(path: str) -> tuple[tuple[str, ...], tuple[float, ...]]:
-    """Return a file's genres and the Dirichlet parameters of its users' tastes. Cached. Raises ValueError if unfit."""
+    """Return a file's genres and the Dirichlet parameters fitted to its users' tastes, cached.
+
+    Raises ValueError for an invalid file, or one with too few ratings.
+    """
     ratings = load_ratings(path)
     try:
         return ratings.genres, tuple(float(each) for each in fit_dirichlet(compute_tastes(ratings)))
@@ -122,8 +125,9 @@ def fit_population(path: str) -> tuple[tuple[str, ...], tuple[float, ...]]:
 def compute_tastes(ratings: Ratings) -> Floats:
     """Return the tastes [users, genres] of the users with at least `MIN_LIKED_RATINGS` liked ratings; rows sum to 1.
 
-    A taste is the user's liked ratings of a genre, plus 1 so that no share is 0, divided by the genre's share of all
-    ratings: a common genre is not a taste. Raises ValueError for fewer than two such users.
+    A taste is proportional to (liked + share) / share, where `liked` counts the user's liked ratings of a genre and
+    `share` is the genre's share of all ratings, so that a common genre is not a taste. Raises ValueError for fewer than
+    two such users.
     """
     users, _ = ratings.shape
     liked = ratings.stars >= MIN_LIKED_STARS
@@ -132,7 +136,7 @@ def compute_tastes(ratings: Ratings) -> Floats:
     share = ratings.genre_shares[ratings.items].mean(axis=0)
     lifted = (counts[counts.sum(axis=1) >= MIN_LIKED_RATINGS] + share) / share
     if len(lifted) < 2:
-        raise ValueError(f"fewer than two users like {MIN_LIKED_RATINGS} items or more: tastes cannot be fitted")
+        raise ValueError(f"fewer than two users like at least {MIN_LIKED_RATINGS} items: tastes cannot be fitted")
     return np.asarray(lifted / lifted.sum(axis=1, keepdims=True))
 
 

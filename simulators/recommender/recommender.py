@@ -1,7 +1,7 @@
-"""Recommender game: serve pages of a catalogue to users with hidden taste, budget and patience, over several days.
+"""Recommender game: show pages of a catalogue to users with hidden taste, price cap and patience, over several days.
 
-Catalogues, users and numbers are invented unless options name files. The user who states one true complaint before
-leaving is taken from RecoWorld; slates, choices and satisfaction over time are taken from RecSim.
+Catalogues, users and numbers are invented unless options name files. As in RecoWorld, a user gives one true instruction
+before it leaves; slates, choices and satisfaction over time follow RecSim.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from games.base import IllegalAct, choice, flag, number, to_one_line, whole_number
-from simulators.base import Answer
+from simulators.base import Script
 from simulators.embedding import Embedding
 from simulators.person import PERSONAS
 from simulators.played import FINE, LEAVING, Faults, PersonGame
@@ -24,7 +24,15 @@ from simulators.recommender.catalogue import Item
 from simulators.recommender.chance import uniform
 from simulators.recommender.dealing import DealSettings, make_limits, make_shelf_key
 from simulators.recommender.index import load_shelf
-from simulators.recommender.record import MANNERS, Floats, Record, draw_record, draw_taste, draw_twins, restore_record
+from simulators.recommender.record import (
+    USER_PERSONAS,
+    Floats,
+    Record,
+    draw_record,
+    draw_taste,
+    draw_twins,
+    restore_record,
+)
 from simulators.recommender.seat import Seat
 from simulators.recommender.service import MAX_FINDS, Service
 from simulators.recommender.wishes import TOPICS, Wish, answer_question, choose_instruction
@@ -32,7 +40,7 @@ from simulators.recommender.words import LETTERS
 
 RECOMMENDER, USER, SHOP = "recommender", "user", "shop"
 WORDING = 30
-"""Key of the random draw that selects a template."""
+"""Key of the random draw of a statement's template."""
 MAX_USERS, MAX_LISTED = 10_000, 300
 FLOOR_DEALS = 400
 WEIGHTS = {"click": 0.1, "instruction": 0.1, "retention": 0.5, "diversity": 0.1}
@@ -40,23 +48,23 @@ WEIGHTS = {"click": 0.1, "instruction": 0.1, "retention": 0.5, "diversity": 0.1}
 
 
 class Recommender(PersonGame):
-    """Recommender game: show pages of books to users with hidden tastes, who return if they are satisfied.
+    """Recommender game: show pages of books to users with hidden tastes, who come back if they are pleased.
 
-    Acts: SHOW n n n | words (candidates by number, and why), ASK genre|price|dislikes, FIND words. A page's joy changes
-    the user's patience, which determines whether the user comes back: `simulators.recommender.audience`.
+    Acts: SHOW n n n | words (candidates by number, and the reason), ASK genre|price|dislikes, FIND words. The joy of
+    pages keeps up a user's patience and decides whether it comes back: `simulators.recommender.audience`.
 
     Options in addition to PersonGame's:
     catalogue: number of generated items, from 20 to 100,000, or a CSV file (`simulators.recommender.catalogue.load`).
     edition: seed of a generated catalogue.
     embedding: "hashed" (words; light) or "minilm" (sentence-transformers, offline), for FIND and similar items.
     ids: "numbers" (candidates by number) or "semantic" (residual k-means codes, by which any item may be shown).
-    users: number of users. If there are several, they have friends, to whom they recommend items that they enjoyed;
-    from 100 on there are several segments (`simulators.recommender.population`).
-    days, pages (per visit), slate (items per page), candidates (items to choose from).
-    steepness: tastes are Dirichlet(1/steepness): 1 is uniform, 8 little more than a single favourite; default 4.
-    ratings: CSV file of real ratings, from which genres and tastes are taken (`simulators.recommender.ratings`).
-    person: for a user with a seat see `simulators.recommender.seat`.
-    terse: acts and facts in as few tokens as possible, for tiny models; no FIND.
+    users: number of users. If there are several, friends recommend items to each other; 100 or more form several
+    segments (`simulators.recommender.population`).
+    days, pages (per visit), slate (items per page), candidates (to choose a page from): sizes of a match.
+    steepness: tastes are drawn from Dirichlet(1/steepness): 1 is uniform, at 8 a favourite dominates; default 4.
+    ratings: CSV file of real ratings, to which genres and tastes are fitted (`simulators.recommender.ratings`).
+    person: `simulators.recommender.seat` describes a user's seat.
+    terse: abbreviate acts and facts to few tokens, for tiny models, without FIND.
 
     Reward parts: `satisfaction`, the joy of a page; .1 for each `click`; .1 for a page that follows the latest
     `instruction` of the visit; .5 for each visit after which the user is willing to return (`retention`); .1 times the
@@ -66,13 +74,15 @@ class Recommender(PersonGame):
     name = "recommender"
     metadata: ClassVar[dict[str, Any]] = {"name": "recommender_v0", "render_modes": ["ansi"]}
     reward_parts: Mapping[str, str] = {
-        "satisfaction": "the joy of a page", "click": ".1 each", "instruction": ".1 for a page that keeps to it",
-        "retention": ".5 where the user would come back", "diversity": ".1 x the share of new genres",
-        "reading": "the user's words said something else than they should", "wrong": "the user said what is not so",
-        "secret": "the user told what was not asked",
+        "satisfaction": "the joy of a page", "click": ".1 per click",
+        "instruction": ".1 for a page that follows the user's instruction",
+        "retention": ".5 for a visit after which the user would return",
+        "diversity": ".1 x the share of different genres on a page",
+        "reading": "the user's text was rejected", "wrong": "the user said something false",
+        "secret": "the user revealed a wish unasked",
     }  # fmt: skip
-    personas = MANNERS
-    players: Mapping[str, Callable[[Recommender, int], Answer]] = players.PLAYERS
+    personas = USER_PERSONAS
+    players: Mapping[str, Callable[[Recommender, int], Script]] = players.PLAYERS
     seats: tuple[str, ...] = (RECOMMENDER,)
     person_seat = USER
     whole_acts = True
@@ -103,12 +113,12 @@ class Recommender(PersonGame):
         self.terse = flag("terse", terse)
         self.limits = make_limits(days, pages, slate, candidates, self.terse)
         if self.terse and self.codes:
-            raise ValueError("ids must be numbers where terse is true")
+            raise ValueError('ids must be "numbers" if terse is true')
         self.shelf = load_shelf(self.key)
         """Items, vectors and search index, shared by all matches of the process."""
         file = ratings or catalogue
         if isinstance(file, str) and (text := speech.find_misread_text(self.shelf.catalogue)):
-            raise ValueError(f"{file}: users say `{text}`, which is misread: rename genres in it")
+            raise ValueError(f"{file}: the users' text `{text}` is parsed wrongly: rename the genres in it")
         super().__init__(penalty=penalty, talk=False, **options)
 
     @property
@@ -129,17 +139,17 @@ class Recommender(PersonGame):
     # Methods of TextGame and Simulator.
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw the users, or set all of them to the option `record` (see `twin_deals`), and start the first visit."""
-        own = rng.spawn(1)[0]
+        """Draw the users, or copy all from the reset option `record` (see `twin_deals`), and start the first visit."""
+        deal_rng = rng.spawn(1)[0]
         if "record" in options:
-            deal = self.deal_settings.make_deal(own, (restore_record(options["record"]),) * self.users)
+            deal = self.deal_settings.make_deal(deal_rng, (restore_record(options["record"]),) * self.users)
             self.yardstick = yardstick.measure(deal)
         else:
-            deal, self.yardstick = self.deal_settings.deal(own, self._draw_user)
+            deal, self.yardstick = self.deal_settings.draw_deal(deal_rng, self._draw_user)
         self.service, self.tally = Service(deal), yardstick.Tally()
         self.seat = Seat(self.person, self.terse)
         self.instruction: Wish | None = None
-        """The user's instruction in this visit."""
+        """The latest instruction of the user in this visit."""
         self.has_instructed = self.is_binding = False
         self.stated_wishes: set[Wish] = set()
         """Wishes that any user has stated."""
@@ -147,12 +157,12 @@ class Recommender(PersonGame):
         self.agent_selection = self.next_seat(RECOMMENDER)
 
     def rules(self) -> str:
-        """Return the rules as text: the acts and their effects. In terse mode, only the codes."""
+        """Return the rules: acts and their effects; in terse mode only the codes."""
         limits = self.limits
         return acts.rules(limits.slate, limits.days, limits.pages, self.terse, self.codes, self.can_steer)
 
     def public(self) -> dict[str, Any]:
-        """Return `day` and `page`, from 1, and with several users the `visitor` and its `segment` (a letter)."""
+        """Return "day" and "page" from 1; with several users also "visitor", from 1, and its "segment", a letter."""
         service = self.service
         facts: dict[str, Any] = {"day": min(service.day + 1, self.limits.days), "page": service.page + 1}
         if self.users > 1:
@@ -184,11 +194,11 @@ class Recommender(PersonGame):
         return [acts.format_act(act, names, self.terse) for act in listed]
 
     def next_seat(self, seat: str) -> str:
-        """Return the user's seat while its statement is due, else the recommender."""
+        """Return the user's seat if it owes a statement, else the recommender's."""
         return USER if self.seat.due else RECOMMENDER
 
     def play(self, seat: str, act: str) -> str:
-        """Play an act or the user's text, and return the text that the other seat reads. Raises IllegalAct."""
+        """Play an act or the user's text. Returns the text for the other seat. Raises IllegalAct for an invalid act."""
         if seat == USER:
             return self._listen(act)
         service, names = self.service, self.names()
@@ -210,15 +220,15 @@ class Recommender(PersonGame):
         return {**self.tally.figures(self.service, self.yardstick), **self.seat.figures()}
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """Return reset options for two users who behave alike but differ in hidden properties; None for the user."""
+        """Return reset options of two users who behave alike but differ in hidden properties; None for `USER`."""
         if seat != RECOMMENDER:
             return None
-        prices, coded = [item.price for item in self.shelf.catalogue.items], self.can_steer
-        one, two = draw_twins(self.service.deal.records[0], (min(prices), max(prices)), coded, rng)
+        prices, keep_cap = [item.price for item in self.shelf.catalogue.items], self.can_steer
+        one, two = draw_twins(self.service.deal.records[0], (min(prices), max(prices)), keep_cap, rng)
         return one.as_options(), two.as_options()
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
-        """Return texts that reveal the user's taste, or its unstated favourite, dislikes or price cap."""
+        """Return texts that reveal the user's taste, and its favourite, dislikes and cap unless already stated."""
         record, catalogue = self.service.visitor.record, self.shelf.catalogue
         secrets = [Wish("more", record.favourite), Wish("under", record.cap)]
         secrets += [Wish("less", genre) for genre in record.disliked]
@@ -257,10 +267,10 @@ class Recommender(PersonGame):
     def _show(self, act: acts.Act, names: Mapping[int, str]) -> None:
         service, visitor = self.service, self.service.visitor
         items = service.items(act.items)
-        self._judge_page(items)
+        self._pay_instruction(items)
         before, when = visitor.mindset.round_for_log(), {"day": service.day + 1, "page": service.page + 1}
         reaction = service.show(list(act.items), self.shelf.catalogue.find_genres(act.words))
-        self._pay(reaction, items)
+        self._pay_page(reaction, items)
         clicked = " ".join(names[item] for item in reaction.clicked)
         self.tell(f"Clicked: {clicked or 'nothing'}.", RECOMMENDER, sender=SHOP)
         self.seat.before = before
@@ -269,7 +279,7 @@ class Recommender(PersonGame):
         if self._continue_visit():
             self._respond(reaction, items)
 
-    def _judge_page(self, items: list[Item]) -> None:
+    def _pay_instruction(self, items: list[Item]) -> None:
         """If any candidate fits the user's instruction, pay and count whether the page follows it."""
         wish = self.instruction
         if wish is not None and any(map(wish.fits, self.service.items(self.service.candidates))):
@@ -277,7 +287,7 @@ class Recommender(PersonGame):
             self.tally.count_instruction(is_followed)
             self.pay(RECOMMENDER, "instruction", WEIGHTS["instruction"] * is_followed)
 
-    def _pay(self, reaction: Reaction, items: list[Item]) -> None:
+    def _pay_page(self, reaction: Reaction, items: list[Item]) -> None:
         """Pay the rewards of a page."""
         spread = self.tally.count_page(reaction, items)
         self.pay(RECOMMENDER, "satisfaction", reaction.joy)
@@ -319,8 +329,8 @@ class Recommender(PersonGame):
             self.has_instructed = True
             self._say(choose_instruction(visitor, items), is_binding=True)
             return
-        complains = not reaction.clicked and (reaction.dear or reaction.disliked)
-        complaint = (speech.DEAR if reaction.dear else speech.DULL) if complains else ""
+        complains = not reaction.clicked and (reaction.too_expensive or reaction.disliked)
+        complaint = (speech.TOO_EXPENSIVE if reaction.too_expensive else speech.UNINTERESTING) if complains else ""
         if self.can_steer:
             self.is_binding = self.is_played
             self.seat.request(complaint if self.is_played else "", None)
@@ -341,7 +351,7 @@ class Recommender(PersonGame):
             self.seat.request(words, wish, is_question=not is_binding)
 
     def _listen(self, text: str) -> str:
-        """Check the user's text and return it for the recommender; "" if the user's seat must repeat it."""
+        """Check and fine the user's text. Returns the text for the recommender, or "" if the seat must speak again."""
         text = to_one_line(text)
         if self.is_played and not self.admit_text(text):
             return ""
@@ -361,16 +371,16 @@ class Recommender(PersonGame):
         return words
 
     def _record_wish(self, wish: Wish | None) -> None:
-        """Record a wish as stated, and as the visit's instruction if it is binding. None is ignored."""
+        """Record a stated wish and, if it is binding, make it the visit's instruction. None is ignored."""
         if wish is None:
             return
         self.stated_wishes.add(wish)
-        self.service.history.hear(wish)
+        self.service.history.record_wish(wish)
         if self.is_binding:
             self.instruction = wish
 
     def _word_wish(self, wish: Wish | None) -> str:
-        """Return the wish in the words of the current user's manner; a text of doubt for None."""
+        """Return the wish as a sentence in the current user's manner; for None a sentence of doubt."""
         service, visitor = self.service, self.service.visitor
         share = uniform(visitor.key, WORDING, service.day, service.page)
         return speech.word_wish(wish, self.shelf.catalogue, PERSONAS[visitor.record.persona].manner, share)

@@ -14,11 +14,11 @@ from simulators.recommender.catalogue import CAPS
 
 Floats = NDArray[np.float64]
 DISLIKED = 0.1
-"""Genres with less than this share of the favourite's taste are never chosen."""
-MANNERS = ("cooperative", "terse", "forgetful", "impatient")
+"""Genres whose taste is below this share of the favourite's are disliked: the user never chooses them."""
+USER_PERSONAS = ("cooperative", "terse", "forgetful", "impatient")
 """Personas of this simulator. Users tell the truth, so none is mistaken."""
 ENDLESS = 10_000.0
-"""Patience that lasts for any visit."""
+"""Patience that no visit can exhaust."""
 
 
 @dataclass(frozen=True)
@@ -28,57 +28,57 @@ class Record:
     taste: tuple[float, ...]
     """Weight of each genre; sums to 1."""
     cap: int
-    """Highest price that the user pays."""
+    """Maximum price that the user pays."""
     patience: float
-    """Pages without joy that the user tolerates in a visit."""
+    """Number of pages without joy that the user tolerates per visit."""
     tires: float
-    """Share of a genre's appeal that one item of it removes for a while."""
+    """Share of a genre's remaining appeal that a clicked item of it removes for a while (fatigue)."""
     loyalty: float
-    """Probability of returning the next day at neutral satisfaction."""
+    """Probability of returning on the next day at neutral satisfaction."""
     mood: float
     """Initial mood, in [-.5, .5]."""
     persona: str
     volunteers: bool
     """Whether the user states its favourite genre at once."""
     forgets: tuple[bool, bool, bool]
-    """Whether the user cannot state its genre, price and dislikes when asked."""
+    """Whether the user cannot tell its genre, price and dislikes when asked."""
     segment: int = 0
 
     @property
     def entity(self) -> str:
-        """Identity of the user, from its taste and cap; train and test splits have none in common."""
+        """Identity of the user (taste and cap) as text, by which train and test splits are disjoint."""
         return f"{','.join(f'{share:.4f}' for share in self.taste)}:{self.cap}"
 
     @property
     def endurance(self) -> float:
-        """Patience at the start of a visit; impatient personas have three quarters of `patience`."""
+        """Patience at the start of a visit: `patience`, or three quarters of it for an impatient persona."""
         return self.patience * (1 + PERSONAS[self.persona].patience) / 2
 
     @property
     def affinity(self) -> tuple[float, ...]:
-        """Taste by genre relative to the favourite (1); 0 below `DISLIKED`."""
+        """Taste by genre, relative to the favourite's; 0 for disliked genres."""
         best = max(self.taste)
         return tuple(round(share / best, 6) if share >= DISLIKED * best else 0.0 for share in self.taste)
 
     @property
     def favourite(self) -> int:
-        """Index of the genre with the largest taste."""
+        """Index of the favourite genre."""
         return max(range(len(self.taste)), key=self.taste.__getitem__)
 
     @property
     def disliked(self) -> tuple[int, ...]:
-        """Indices of the genres that the user never chooses."""
+        """Indices of the disliked genres, which the user never chooses."""
         return tuple(genre for genre, liking in enumerate(self.affinity) if not liking)
 
     def as_options(self) -> dict[str, Any]:
-        """Return the record as options for `reset`, from which `restore_record` restores it."""
+        """Return the record as options for `reset`, to be read by `restore_record`."""
         return {"record": asdict(self)}
 
 
 def draw_record(
     rng: np.random.Generator, taste: Floats, persona: str, segment: int = 0, caps: tuple[int, int] = CAPS
 ) -> Record:
-    """Draw a user with this taste [genres] and a price cap in the range `caps`. The persona sets what it forgets."""
+    """Draw a user with this taste [genres] and a price cap in the range `caps`."""
     kind = PERSONAS[persona]
     forgotten = rng.random(3) < kind.forgets
     return Record(
@@ -102,7 +102,7 @@ def draw_taste(rng: np.random.Generator, concentration: Floats) -> Floats:
 
 
 def restore_record(options: dict[str, Any]) -> Record:
-    """Restore a record from the value of the option `record` that `as_options` made."""
+    """Restore a record from the value of the reset option `record` (`Record.as_options`)."""
     return Record(**{**options, "taste": tuple(options["taste"]), "forgets": tuple(options["forgets"])})
 
 
@@ -111,8 +111,8 @@ def draw_twins(
 ) -> tuple[Record, Record]:
     """Draw two users similar to this one whose behaviour and texts a recommender cannot tell apart.
 
-    They differ in the order of two disliked genres, in cap, patience and loyalty, or in the full taste. With `keep_cap`
-    the cap stays equal, because a free seat may state it unasked. `prices` are the lowest and highest prices of items.
+    They differ in the order of two disliked genres; in cap, patience and loyalty; or in the full taste. With `keep_cap`
+    they have the same cap, because a free seat may state it unasked. `prices` has the items' lowest and highest price.
     """
     kinds = [_make_contented_twins(record, math.ceil(prices[1]), keep_cap)]
     if len(record.taste) > 2:
@@ -123,7 +123,7 @@ def draw_twins(
 
 
 def _make_averse_twins(record: Record) -> tuple[Record, Record]:
-    """Return twins that differ in which of two disliked genres they like less: neither is ever chosen."""
+    """Return twins that differ in which of two disliked genres they like less. Neither genre is ever chosen."""
     one, two = sorted(range(len(record.taste)), key=record.taste.__getitem__)[:2]
     tastes = []
     for low, lower in ((0.08, 0.02), (0.02, 0.08)):
@@ -135,7 +135,7 @@ def _make_averse_twins(record: Record) -> tuple[Record, Record]:
 
 
 def _make_contented_twins(record: Record, dearest: int, keep_cap: bool) -> tuple[Record, Record]:
-    """Return twins who afford everything, never lose patience and surely return, but differ in those properties."""
+    """Return twins with different caps, patience and loyalty, all so high that they have no effect."""
     forgets = (record.forgets[0], True, record.forgets[2])
     one = replace(record, cap=dearest + 1, patience=ENDLESS, loyalty=2.0, forgets=forgets)
     return one, replace(one, cap=dearest + (1 if keep_cap else 9), patience=2 * ENDLESS, loyalty=3.0)

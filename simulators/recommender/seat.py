@@ -21,7 +21,7 @@ from simulators.recommender.wishes import Wish
 from simulators.recommender.words import LETTERS
 
 LOVED = 0.5
-"""Affinity above which a genre is loved."""
+"""Affinity above which the facts call a genre loved."""
 
 
 @dataclass
@@ -31,12 +31,12 @@ class Seat:
     person: Speech
     terse: bool
     template: str = ""
-    """Text of the script."""
+    """The script's text of the due statement."""
     wish: Wish | None = None
-    """Wish that the text states."""
+    """Wish that the template states."""
     due: bool = False
     is_question: bool = False
-    """Whether the recommender has asked for the wish."""
+    """Whether the statement answers a question of the recommender."""
     before: dict[str, Any] = field(default_factory=dict)
     """Mindset before the latest page."""
     renderings: Renderings = field(default_factory=Renderings)
@@ -52,10 +52,10 @@ class Seat:
         self.template, self.wish, self.due, self.is_question = template, wish, True, is_question
 
     def facts(self, visitor: Visitor, catalogue: Catalogue) -> dict[str, Any]:
-        """Return the seat's facts: the due text (`template`) and its code (`answer`).
+        """Return the seat's facts: the script's due text (`template`) and its code (`answer`).
 
         A free or played seat also sees its `taste` by genre, price `cap`, mindset `before` the latest page and now
-        (`mindset`), and the same in few tokens (`marks`); a played one the genres that it `loves` and `dislikes`.
+        (`mindset`), and a summary in few tokens (`marks`). A played seat sees which genres it `loves` and `dislikes`.
         """
         said = {"template": self.template, "answer": encode_wish(self.wish)}
         if self.person == "render":
@@ -70,10 +70,10 @@ class Seat:
         return facts
 
     def legal(self, catalogue: Catalogue, cap: int) -> list[str] | None:
-        """Return the texts suggested to a free seat, which may say others too; None for person "render".
+        """Return texts that a free or played seat can say, among others; None for person "render".
 
-        In words: FINE, `UNDER {cap}` (the user's price cap), and MORE or LESS with a genre. Terse: ".", "<", and + or -
-        with a genre's letter.
+        They are FINE, `UNDER {cap}` (the user's price cap), and MORE or LESS with a genre; in terse mode ".", "<", and
+        + or - with a genre's letter.
         """
         if self.person == "render":
             return None
@@ -84,13 +84,13 @@ class Seat:
         return ["FINE", f"UNDER {cap}", *wishes]
 
     def hear(self, text: str, visitor: Visitor, catalogue: Catalogue) -> tuple[str, Wish | None, float] | None:
-        """Check a text; return (text for the recommender, its wish, the fine), or None to request it once more.
+        """Check a text. Returns (text for the recommender, its wish, the fine), or None to request another text.
 
         Person "render": a second wrong text is replaced by the template and costs 0.1; the caller fines the first. Free
-        seat: any text passes, with the wish in its words or None, and costs nothing.
+        or played seat: any text passes without a fine, with the wish parsed from its words or None.
         """
         if self.person == "render":
-            heard = self.renderings.settle(text, self.template, lambda said: read(said, catalogue))
+            heard = self.renderings.choose_text(text, self.template, lambda said: read(said, catalogue))
             self.due = heard is None
             return None if heard is None else (heard, self.wish, 0.0 if heard == text else FINE)
         self.due, wish = False, read_wish(text, catalogue, visitor.record.cap)
@@ -99,9 +99,10 @@ class Seat:
         return text, wish, 0.0
 
     def check(self, text: str, visitor: Visitor, catalogue: Catalogue) -> Faults:
-        """Return the faults of a played seat's text: false wishes, true wishes after the first, and withheld answers.
+        """Return the faults of a played seat's text.
 
-        An answer is withheld if the recommender asked for a wish and the text states none.
+        Wishes that are not true of the user are wrong. True ones are leaked, except for the first. A wish that answers
+        a question is withheld if the text states none.
         """
         wishes = read_wishes(text, catalogue, visitor.record.cap)
         true = [as_fact(wish, catalogue) for wish in wishes if is_true_of(wish, visitor)]
@@ -119,14 +120,14 @@ class Seat:
         return {"steered": self.steered, "untrue": self.untrue} if self.person == "free" else {}
 
     def _marks(self, visitor: Visitor) -> str:
-        """Return the seat's facts in few tokens: letters of loved genres, patience from 0 to 9, due wish's code."""
+        """Return the seat's facts in few tokens: letters of loved genres, patience from 0 to 9, due wish as code."""
         order = sorted(range(len(visitor.affinity)), key=lambda genre: -visitor.affinity[genre])
         loved = "".join(LETTERS[genre] for genre in order if visitor.affinity[genre] > LOVED)
         return f"{loved} {max(0, min(9, round(2 * visitor.mindset.patience)))} {encode_wish(self.wish)}"
 
 
 def is_true_of(wish: Wish, visitor: Visitor) -> bool:
-    """Return True if a wish fits the user: more of a genre with affinity, less of one without, or its price cap."""
+    """Return True if a wish is true of the user: its cap, more of a genre, or less of a disliked one."""
     if wish.kind == "under":
         return wish.value == visitor.record.cap
     return bool(visitor.affinity[wish.value]) == (wish.kind == "more")

@@ -1,6 +1,6 @@
 """Core of a match, without texts: users visit day by day, and each is shown pages until its patience runs out.
 
-The text game and the reference plays of its score use this class on the same deal.
+The text game and the reference plays of its score run this core on the same deal.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ MAX_DRAWS = 200
 
 @dataclass(frozen=True)
 class Limits:
-    """Sizes of a match: days, pages of a visit, items of a page (`slate`), and candidates to choose from."""
+    """Sizes of a match: days, pages per visit, items per page (`slate`), and candidates to choose a page from."""
 
     days: int
     pages: int
     slate: int
     candidates: int
     explained: bool = True
-    """Whether text may accompany a page."""
+    """Whether an explanation may accompany a page."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,10 @@ class Deal:
     records: tuple[Record, ...]
     friends: Friends
     key: int
-    """Key of all its random draws."""
+    """Key of all random draws of the match."""
 
-    def with_manner(self, persona: str) -> Deal:
-        """Return the deal with this persona for all users."""
+    def with_persona(self, persona: str) -> Deal:
+        """Return a copy of the deal in which all users have this persona."""
         return replace(self, records=tuple(replace(record, persona=persona) for record in self.records))
 
     def __deepcopy__(self, memo: object) -> Deal:
@@ -79,9 +79,9 @@ class Service:
     stars: dict[int, tuple[int, int]] = field(default_factory=dict)
     """(sum, count) of the stars of each item."""
     tips_given: list[tuple[int, int, int]] = field(default_factory=list)
-    """Word of mouth: (item, teller, friend)."""
+    """Recommendations to friends: (item, recommending user, friend)."""
     tips: int = 0
-    """Clicks on friends' recommendations."""
+    """Number of clicks on friends' recommendations."""
     is_over: bool = False
 
     def __post_init__(self) -> None:
@@ -109,15 +109,15 @@ class Service:
         """Return the catalogue's items of these ids, in the given order."""
         return [self.deal.shelf.catalogue.items[number] for number in numbers]
 
-    def show(self, slate: list[int], named: frozenset[int] = frozenset()) -> Reaction:
+    def show(self, slate: list[int], named_genres: frozenset[int] = frozenset()) -> Reaction:
         """Show a page to the user and return the reaction. Call `continue_visit` next.
 
-        `named` are the genres named in the page's explanation. Also records clicks and star ratings, passes
-        recommendations on to friends, and draws new candidates.
+        `named_genres` has the genres that the explanation names. Records clicks and stars, spreads recommendations to
+        friends, and draws new candidates.
         """
         visitor, tips = self.visitor, {*self.visitor.heard_of}
-        reaction = visitor.review(self.items(sorted(slate)), named)
-        self.history.note(slate, reaction.clicked, reaction.best)
+        reaction = visitor.react_to_page(self.items(sorted(slate)), named_genres)
+        self.history.record_page(slate, reaction.clicked, reaction.best)
         self.tips += len(tips.intersection(reaction.clicked))
         for item, joy in zip(reaction.clicked, reaction.joys, strict=True):
             total, count = self.stars.get(item, (0, 0))
@@ -131,12 +131,12 @@ class Service:
 
     def ask(self) -> None:
         """Charge the current user's patience for a question. Call `continue_visit` next."""
-        self.visitor.answer()
+        self.visitor.charge_question()
 
     def find(self, words: str) -> None:
-        """Replace candidates by the unseen items nearest to these words, keep their number, and count the search.
+        """Search: replace the candidates by as many unseen items nearest to these words, and count the search.
 
-        If too few are found, earlier candidates fill the page.
+        If too few are found, earlier candidates remain.
         """
         self.finds += 1
         count, seen = self.deal.limits.candidates, self.history.seen
@@ -144,11 +144,11 @@ class Service:
         self.candidates = tuple(dict.fromkeys([*found, *self.candidates]))[:count]
 
     def continue_visit(self) -> bool:
-        """Return True if the visit continues. Otherwise end the user's day and start the next or set `is_over`."""
+        """Return True if the visit continues. Otherwise end the day, then start the next visit or set `is_over`."""
         if self.visitor.mindset.patience > 0 and self.page < self.deal.limits.pages:
             return True
         self.visits += 1
-        self.visitor.sleep()
+        self.visitor.end_day()
         self.returns += self.visitor.still_visits
         self._start_next_visit()
         return False
@@ -167,17 +167,17 @@ class Service:
             self._draw_candidates()
 
     def _draw_candidates(self) -> None:
-        """Draw new candidates: friends' tips, half of the rest similar to the last enjoyed item, others random."""
+        """Draw new candidates: friends' recommendations, items similar to the last enjoyed one, and random ones."""
         self.finds = 0
         count, seen = self.deal.limits.candidates, self.history.seen
         chosen = [item for item in self.visitor.heard_of if item not in seen][:MAX_TIPS]
         if self.history.last_enjoyed is not None:
-            like = [
+            similar = [
                 item
                 for item in self.deal.shelf.find_similar(self.history.last_enjoyed)
                 if item not in seen and item not in chosen
             ]
-            chosen += like[: (count - len(chosen)) // 2]
+            chosen += similar[: (count - len(chosen)) // 2]
         size, moment = len(self.deal.shelf.catalogue.items), (self.user_index, self.day, self.page)
         for attempt in range(MAX_DRAWS):
             if len(chosen) >= count:
@@ -191,5 +191,5 @@ class Service:
 
 
 def rate_joy(joy: float) -> int:
-    """Return the rating in stars, 1 to 5, for a joy in [0, 1]."""
+    """Convert a joy in [0, 1] to 1 to 5 stars."""
     return 1 + min(4, int(5 * joy))

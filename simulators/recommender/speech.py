@@ -1,4 +1,4 @@
-"""A user's statements: templates of each wish, and extraction of wishes from free text."""
+"""A user's statements: templates for wishes, and extraction of wishes from text."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ WORDINGS: Mapping[Manner, Mapping[Kind, tuple[str, ...]]] = {
         "under": ("At most {it} crowns. Go on.",),
     },
 }  # fmt: skip
-"""Templates of each wish about `it`, by manner. The extractor reads each back exactly (tested)."""
+"""Templates of each wish about `it`, by manner. The extractor parses each back exactly (tested)."""
 UNSURE: Mapping[Manner, str] = {
     "plain": "I can't say.", "terse": "Not sure.", "vague": "Hmm, I really don't know.", "hurried": "No idea. Go on.",
 }  # fmt: skip
-DEAR, DULL = "Some of that is too dear for me.", "That is not for me."
+TOO_EXPENSIVE, UNINTERESTING = "Some of that is too dear for me.", "That is not for me."
 FACTS: Mapping[Kind, str] = {"more": "favourite {it}", "less": "dislikes {it}", "under": "cap {it}"}
-"""Names of wishes in lists of facts."""
+"""Format of each wish in a list of facts."""
 REPLACEMENTS = {
     r"(?:nothing|not|no|never) (?:more than|over|above|beyond)": " ",
     r"hate|dislike|avoid|skip|less|fewer|leave out|enough|tired of|sick of|can ?not stand|can'?t stand": "no",
@@ -58,12 +58,12 @@ def word_wish(wish: Wish | None, catalogue: Catalogue, manner: Manner, share: fl
 
 
 def name_topic(wish: Wish, catalogue: Catalogue) -> str:
-    """Return the genre's name or the price of a wish as text."""
+    """Return the genre's name, or the price, of a wish."""
     return str(wish.value) if wish.kind == "under" else catalogue.genres[wish.value]
 
 
 def list_wordings(wish: Wish, catalogue: Catalogue) -> tuple[str, ...]:
-    """Return a wish in every template of all manners."""
+    """Return a wish in all templates of all manners."""
     it = name_topic(wish, catalogue)
     return tuple(text.format(it=it) for by_kind in WORDINGS.values() for text in by_kind[wish.kind])
 
@@ -74,7 +74,7 @@ def as_fact(wish: Wish, catalogue: Catalogue) -> str:
 
 
 def find_misread_text(catalogue: Catalogue) -> str:
-    """Return the first template text that would be parsed wrongly because of a genre's name, or "" if there is none."""
+    """Return the first template text that a genre's name makes the parser misread, or "" if there is none."""
     for genre in range(len(catalogue.genres)):
         for wish in (Wish("more", genre), Wish("less", genre)):
             for text in list_wordings(wish, catalogue):
@@ -91,35 +91,37 @@ def _load_vocabulary(genres: tuple[str, ...], numbers: frozenset[str]) -> Vocabu
 
 @functools.lru_cache(maxsize=8)
 def _compile_replacements(genres: tuple[str, ...]) -> tuple[tuple[re.Pattern[str], str], ...]:
-    """Compile `REPLACEMENTS` to (pattern, replacement). A pattern's first group matches genre names to protect them."""
-    phrases = sorted({fold(phrase) for own in list_spellings(genres).values() for phrase in own}, key=len, reverse=True)
+    """Compile `REPLACEMENTS` to (pattern, replacement). Each pattern's first group protects genre names."""
+    names = {fold(name) for spellings in list_spellings(genres).values() for name in spellings}
+    phrases = sorted(names, key=len, reverse=True)
     protected = "|".join(phrases).replace(" ", "[^a-z0-9]+")
     return tuple(
-        (re.compile(rf"\b(?:({protected})|{words})\b", re.I), instead) for words, instead in REPLACEMENTS.items()
+        (re.compile(rf"\b(?:({protected})|{words})\b", re.I), replacement)
+        for words, replacement in REPLACEMENTS.items()
     )
 
 
-def _keep_genre(instead: str, found: re.Match[str]) -> str:
-    """Return a matched genre name unchanged, or the replacement for any other match of `_compile_replacements`."""
-    return found[1] or instead
+def _keep_genre(replacement: str, found: re.Match[str]) -> str:
+    """Return a matched genre name unchanged, or the replacement of any other match."""
+    return found[1] or replacement
 
 
 def read(text: str, catalogue: Catalogue) -> Reading:
-    """Parse a text's stances on genres and prices (topics, as text), and its unknown words."""
-    for pattern, instead in _compile_replacements(catalogue.genres):
-        text = pattern.sub(functools.partial(_keep_genre, instead), text)
+    """Parse a text to its stances on genres and prices, by topic as text, and its unclear words."""
+    for pattern, replacement in _compile_replacements(catalogue.genres):
+        text = pattern.sub(functools.partial(_keep_genre, replacement), text)
     limit = max(MAX_CROWNS, catalogue.caps[1] + 1)
     numbers = frozenset(word for word in fold(text).split() if NUMBER.fullmatch(word) and int(word) < limit)
     return _load_vocabulary(catalogue.genres, numbers).understand(text)
 
 
 def read_wish(text: str, catalogue: Catalogue, cap: int) -> Wish | None:
-    """Return the first wish in a text or short code (`+a`, `-a`, `<`), or None. `cap` is the price that `<` states."""
+    """Return the first wish in a text or code (`+a`, `-a`, `<`), or None. `cap` is the price that `<` stands for."""
     return next(iter(read_wishes(text, catalogue, cap)), None)
 
 
 def read_wishes(text: str, catalogue: Catalogue, cap: int) -> list[Wish]:
-    """Return all wishes in a text, or that of a short code; see `read_wish`."""
+    """Return all wishes in a text, or the wish of a code (see `read_wish`)."""
     code = text.strip()
     if code == "<":
         return [Wish("under", cap)]

@@ -1,4 +1,4 @@
-"""Readers of users' CSV files. Errors name file and row in one line."""
+"""Readers of CSV files that experiments name. Error messages are one line with file and row."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_BYTES = 4 * 10**9
 
 
 def expand_path(path: str, purpose: str) -> Path:
-    """Return the path with `~` expanded. Raises ValueError, naming the file's `purpose`, if `~name` is no user."""
+    """Return the path with `~` expanded. Raises ValueError, naming the file's `purpose`, for an unknown `~user`."""
     try:
         return Path(path).expanduser()
     except RuntimeError:
@@ -31,20 +31,20 @@ def read_rows(file: Path, columns: tuple[str, ...], purpose: str) -> Iterator[tu
         named = reader.fieldnames or ()
         missing = [column for column in columns if column not in named]
         if missing:
-            raise ValueError(f"{file}:1: no column `{missing[0]}`: name {', '.join(columns)} there")
+            raise ValueError(f"{file}:1: no column `{missing[0]}`: the first line must name {', '.join(columns)}")
         for row in reader:
             if None in row or None in row.values():
-                raise ValueError(f"{file}:{reader.line_num}: {len(named)} cells are due: quote commas in texts")
+                raise ValueError(f"{file}:{reader.line_num}: expected {len(named)} cells: quote texts with commas")
             yield f"{file}:{reader.line_num}", row
     except csv.Error as error:
-        location = f"{file}:{reader.reader.line_num}"  # the row that failed is not counted by `DictReader` yet
-        raise ValueError(f"{location}: no CSV ({error}): quote texts that hold commas or line ends") from None
+        location = f"{file}:{reader.reader.line_num}"  # `DictReader` has not counted the failed row yet
+        raise ValueError(f"{location}: invalid CSV ({error}): quote texts that contain commas or line breaks") from None
 
 
 def _read_lines(file: Path, purpose: str) -> Iterator[str]:
     """Yield the file's lines. Raises ValueError if it is unreadable, or with the line of a byte that is not UTF-8."""
     try:
-        # What is no UTF-8 is let through and found line by line: a decoder reads ahead and knows of no lines.
+        # Invalid bytes are kept and found line by line, because the decoder reads ahead and cannot tell the line.
         plain = open_plain(file, MAX_BYTES)
         with io.TextIOWrapper(plain, encoding="utf-8-sig", errors="surrogateescape", newline="") as lines:
             for number, line in enumerate(lines, 1):
@@ -52,7 +52,7 @@ def _read_lines(file: Path, purpose: str) -> Iterator[str]:
                     line.encode()
                 except UnicodeEncodeError as error:
                     byte = len(line[: error.start].encode()) + 1
-                    raise ValueError(f"{file}:{number}: byte {byte} is no UTF-8: save the file as UTF-8") from None
+                    raise ValueError(f"{file}:{number}: byte {byte} is not UTF-8: save the file as UTF-8") from None
                 yield line
     except OSError as error:
         raise ValueError(f"{file}: the {purpose} cannot be read ({error.strerror}): give a CSV file") from None
@@ -66,12 +66,12 @@ def read_number(location: str, row: Row, column: str, largest: float) -> float:
         value = -1.0
     if not 0 <= value <= largest:
         shown = to_one_line(row[column], 40)
-        raise ValueError(f"{location}: {column} must be a number from 0 to {largest:g}, not '{shown}': mend that cell")
+        raise ValueError(f"{location}: {column} must be a number from 0 to {largest:g}, not '{shown}': correct it")
     return value
 
 
 def read_genres(location: str, cell: str) -> tuple[str, ...]:
-    """Return the folded, distinct genres of a cell such as `a|b`. Raises ValueError for one without letters."""
+    """Return the distinct, normalised genres of a cell such as `a|b`. Raises ValueError for one without letters."""
     named = list(filter(None, map(str.strip, cell.split("|"))))
     for genre in named:
         if not fold(genre):

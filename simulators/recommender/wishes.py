@@ -1,4 +1,4 @@
-"""Statements of a user: one true instruction per visit at low patience (RecoWorld), and answers to questions."""
+"""Statements of a user: answers to questions, and one true instruction per visit at low patience (RecoWorld)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Kind = Literal["more", "less", "under"]
 
 @dataclass(frozen=True)
 class Wish:
-    """Statement of a user: it wants "more" or "less" of a genre, or only items "under" a price."""
+    """A user's statement: it wants "more" or "less" of a genre, or only items "under" a price."""
 
     kind: Kind
     value: int
-    """Index of the genre, or the highest price."""
+    """Index of the genre, or the maximum price."""
 
     def fits(self, item: Item) -> bool:
         """Return True if an item has the wanted genre, lacks the unwanted one, or costs at most the price."""
@@ -28,7 +28,7 @@ class Wish:
         return (self.value in item.genres) == (self.kind == "more")
 
     def is_satisfied_by(self, slate: Sequence[Item]) -> bool:
-        """Return True if a page follows the wish: some item of a wanted genre, or no unwanted item."""
+        """Return True if a page follows the wish: it has an item of a wanted genre, or no unwanted item."""
         return any(map(self.fits, slate)) if self.kind == "more" else all(map(self.fits, slate))
 
 
@@ -47,7 +47,7 @@ def choose_instruction(visitor: Visitor, slate: Sequence[Item]) -> Wish:
 
 
 def find_current_favourite(visitor: Visitor) -> int:
-    """Return the index of the genre that the user likes best now, after fatigue."""
+    """Return the index of the genre that the user likes best at its current fatigue."""
     fatigue = visitor.mindset.fatigue
     return max(range(len(fatigue)), key=lambda genre: visitor.affinity[genre] * (1 - fatigue[genre]))
 
@@ -55,13 +55,13 @@ def find_current_favourite(visitor: Visitor) -> int:
 TOPICS = ("genre", "price", "dislikes")
 """Topics of questions."""
 TOPIC_OF: Mapping[Kind, str] = {"more": "genre", "under": "price", "less": "dislikes"}
-"""Topic of the question that each kind of wish answers."""
+"""Topic of the question that a kind of wish answers."""
 
 
 def answer_question(visitor: Visitor, topic: str) -> Wish | None:
-    """Return the user's true answer to a question on a topic of `TOPICS`: its favourite, price cap or a disliked genre.
+    """Return the user's true answer to a question on a topic: its favourite, its price cap, or a disliked genre.
 
-    Returns None if the user forgot the topic, or dislikes no genre.
+    Returns None if the user has forgotten the topic, or dislikes no genre.
     """
     index = TOPICS.index(topic)
     if visitor.record.forgets[index]:
@@ -70,5 +70,5 @@ def answer_question(visitor: Visitor, topic: str) -> Wish | None:
         return Wish("more", visitor.record.favourite)
     if topic == "price":
         return Wish("under", visitor.record.cap)
-    worst = visitor.record.disliked
-    return Wish("less", worst[visitor.number % len(worst)]) if worst else None
+    disliked = visitor.record.disliked
+    return Wish("less", disliked[visitor.number % len(disliked)]) if disliked else None

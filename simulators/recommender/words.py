@@ -19,7 +19,7 @@ GENRES: Mapping[str, tuple[str, ...]] = {
     "poetry": ("poetry", "sheaf of verses", "rhymes", "sonnets"),
     "sport": ("sport", "athletics", "season on the pitch", "tale of the big match"),
 }
-"""Names of each genre in texts, plain name first; no name belongs to two genres."""
+"""Names of each genre in texts, usual name first. No name belongs to two genres."""
 ADJECTIVES = (
     "Amber", "Ashen", "Borrowed", "Brazen", "Clouded", "Crooked", "Distant", "Drifting", "Eleventh", "Fallow",
     "Forgotten", "Gilded", "Hollow", "Idle", "Ivory", "Lesser", "Lonely", "Muddy", "Narrow", "Northern", "Painted",
@@ -39,9 +39,9 @@ PLACES = tuple(
 )
 TITLES = len(ADJECTIVES) * len(NOUNS) * len(PLACES)
 HINTS = ("Few finish it.", "Readers differ.", "Well liked.", "Much praised.")
-"""Hints at quality, by quarter of its range."""
+"""Hints at an item's quality, by quarter of its range."""
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
-"""Terse names of genres, in order."""
+"""One-letter codes of genres, in order."""
 
 
 def make_title(number: int) -> str:
@@ -57,7 +57,7 @@ def hint_at(quality: float) -> str:
 
 
 def list_spellings(genres: Collection[str]) -> dict[str, tuple[str, ...]]:
-    """Return all names of each genre; a genre that is not in `GENRES` has only its own name.
+    """Return all names of each genre. A genre that is not in `GENRES` has only its own name.
 
     A name that is itself a genre is removed from other genres: if comedy and satire are two genres, "satire" is no
     name of comedy.
@@ -70,8 +70,8 @@ def list_spellings(genres: Collection[str]) -> dict[str, tuple[str, ...]]:
 
 
 def compile_finder(genres: Collection[str]) -> tuple[re.Pattern[str], Mapping[str, int]]:
-    """Return a pattern that finds genre names in folded text between blanks, and the genre's index by folded name."""
-    called = list_spellings(genres)
-    meanings = {fold(phrase): index for index, phrases in enumerate(called.values()) for phrase in phrases}
+    """Return a pattern that finds genre names in normalised text (`fold`), and the genre's index by normalised name."""
+    spellings = list_spellings(genres)
+    meanings = {fold(phrase): index for index, phrases in enumerate(spellings.values()) for phrase in phrases}
     longest = sorted(filter(None, meanings), key=len, reverse=True)
     return re.compile(rf"(?<= )(?:{'|'.join(map(re.escape, longest)) or '(?!)'})(?= )"), meanings

@@ -1,4 +1,4 @@
-"""A small repository of failing functions to edit, test and submit."""
+"""Code repair simulator: edit, test and submit a small repository of failing functions."""
 
 from simulators.repair.repair import Repair
 

@@ -13,16 +13,17 @@ import numpy as np
 from games.base import IllegalAct, whole_number
 from games.contracts import TOOL, View
 from games.python_source import parse_python
-from games.slow import slowly
-from simulators.base import Answer, Simulator
+from games.slow import offload
+from simulators.base import Script, Simulator
 from simulators.confine.code import find_obstacle, run_python
 
 ENGINEER = "engineer"
 PASSED, STEP, SUBMITTED = "passed", "step", "submitted"
 EDIT = re.compile(r"EDIT\s+(\w+)\s*:\s*(\S.{0,199})", re.IGNORECASE)
 VISIBLE, HIDDEN, LARGEST = 2, 6, 9
+"""Numbers of visible and hidden tests per function, and largest argument of a test."""
 SECONDS = 1.0
-"""CPU seconds per cell; the tests need almost none. A sleeping cell is stopped after 3 s of wall-clock time."""
+"""CPU seconds per isolated process; tests need almost none. One that sleeps is stopped after 3 s of wall-clock time."""
 
 
 class Function(NamedTuple):
@@ -44,7 +45,7 @@ BANK: Mapping[str, Function] = {
     "squares": Function("the squares of a and b together", "a * a + b * b", ("(a + b) * (a + b)", "a * a * b * b")),
 }
 CANDIDATES = tuple(function.right for function in BANK.values())
-WORKED: Mapping[str, Callable[[int, int], int]] = {
+COMPILED: Mapping[str, Callable[[int, int], int]] = {
     expression: eval(f"lambda a, b: {expression}")  # trusted code, compiled once
     for function in BANK.values()
     for expression in (function.right, *function.bugs)
@@ -55,13 +56,14 @@ Case = tuple[int, int]
 class Repair(Simulator):
     """Game of one engineer, who edits a small repository of failing functions, runs tests and submits.
 
-    Acts: EDIT name: expression (the function's return value), RUN (the visible tests), SUBMIT. Options besides
+    Acts: EDIT name: expression (the function's return value), RUN (the visible tests), SUBMIT. Options in addition to
     Simulator's: functions: number of functions, 1 to 4, all failing. max_turns: maximum number of acts, at least one
-    more than functions. There is no talk: a "|" belongs to an expression.
+    more than functions. There is no talk, so an expression may contain "|".
 
     Reward part "passed": on submitting, the share of functions that pass all hidden tests. Parts "step", 1 for every
     effective edit and every run, and "submitted", 1 for submitting edited functions, serve credit assignment only
-    (gated reward accumulation) and do not belong to the payoff. An edit that is no expression of a or b earns neither.
+    (gated reward accumulation) and do not belong to the payoff. An edit earns neither if its expression uses neither a
+    nor b, or an unknown name.
     """
 
     name = "repair"
@@ -96,11 +98,13 @@ class Repair(Simulator):
         self.bodies: dict[str, str] = self.draw_entity(draw, lambda bodies: repr(dict(sorted(bodies.items()))))
         self.names = tuple(self.bodies)
         self.tests = {name: _draw_separating_cases(name, rng, VISIBLE, [bug]) for name, bug in self.bodies.items()}
-        given = options.get("unseen")
+        unseen = options.get("unseen")
         self.unseen = (
-            self._draw_hidden_tests(rng) if given is None else {name: [*map(tuple, given[name])] for name in self.names}
+            self._draw_hidden_tests(rng)
+            if unseen is None
+            else {name: [*map(tuple, unseen[name])] for name in self.names}
         )
-        self._runs = self._edits = self._sensible = 0
+        self._runs = self._edits = self._plausible_edits = 0
         self._right = 0.0
 
     def _draw_hidden_tests(self, rng: np.random.Generator) -> dict[str, list[Case]]:
@@ -179,7 +183,7 @@ class Repair(Simulator):
             self._edits += 1
             if _is_plausible(body):
                 self.pay(seat, STEP, 1.0)
-                self._sensible += 1
+                self._plausible_edits += 1
         self.bodies[name] = body
         self._end_if_last_turn()
         return f"EDIT {name}: {body}"
@@ -191,7 +195,7 @@ class Repair(Simulator):
 
     def _run_tests(self) -> str:
         """Run the visible tests and return their output. Known expressions need no isolated process."""
-        if all(body in WORKED for body in self.bodies.values()):
+        if all(body in COMPILED for body in self.bodies.values()):
             cases = self._list_cases()
             return "\n".join(
                 f"{n}{c} is {_evaluate(self.bodies[n], c)} and should be {_compute_expected(n, c)}" for n, c in cases
@@ -201,7 +205,7 @@ class Repair(Simulator):
             for n, case in self._list_cases()
         ]
         code = "\n".join([self.write_source(), *lines])
-        output = slowly(run_python, code, seconds=SECONDS, output_bytes=2000).observation()
+        output = offload(run_python, code, seconds=SECONDS, output_bytes=2000).observation()
         return "".join(char for char in output if char == "\n" or char.isprintable())
 
     def _list_cases(self) -> list[tuple[str, Case]]:
@@ -212,7 +216,7 @@ class Repair(Simulator):
 
         Each function runs in a separate isolated process, so that none can affect another.
         """
-        if self._sensible:
+        if self._plausible_edits:
             self.pay(seat, SUBMITTED, 1.0)
         right = [self._passes(name) for name in self.names]
         self._right = sum(right) / len(right)
@@ -221,10 +225,10 @@ class Repair(Simulator):
 
     def _passes(self, name: str) -> bool:
         cases = self.unseen[name]
-        if known := WORKED.get(self.bodies[name]):  # a known expression needs no cell
-            return all(known(*case) == _compute_expected(name, case) for case in cases)
+        if function := COMPILED.get(self.bodies[name]):  # a known expression needs no isolated process
+            return all(function(*case) == _compute_expected(name, case) for case in cases)
         code = f"def f(a, b):\n    return {self.bodies[name]}\nprint([f(a, b) for a, b in {cases}])"
-        outcome = slowly(run_python, code, seconds=SECONDS, output_bytes=2000)
+        outcome = offload(run_python, code, seconds=SECONDS, output_bytes=2000)
         return outcome.stdout == f"{[_compute_expected(name, case) for case in cases]}\n"
 
     def payoffs(self) -> dict[str, float]:
@@ -234,8 +238,8 @@ class Repair(Simulator):
 
     def figures(self) -> dict[str, float | bool | str]:
         """Return `score` (share of correct functions), `success` (all are), `edits`, `runs`, and `submitted` (bool)."""
-        done = {"edits": self._edits, "runs": self._runs, "submitted": self.ended == "submitted"}
-        return {"score": self._right, "success": self._right == 1.0, **done}
+        counts = {"edits": self._edits, "runs": self._runs, "submitted": self.ended == "submitted"}
+        return {"score": self._right, "success": self._right == 1.0, **counts}
 
     @property
     def floor(self) -> float:
@@ -262,8 +266,8 @@ def _compute_expected(name: str, case: Case) -> int:
 
 
 def _evaluate(expression: str, case: Case) -> int:
-    """Evaluate a known expression, never one of a model's, for these arguments (a, b)."""
-    return int(WORKED[expression](*case))
+    """Evaluate a known expression, never a model-written one, for these arguments (a, b)."""
+    return int(COMPILED[expression](*case))
 
 
 def _draw_separating_cases(name: str, rng: np.random.Generator, count: int, others: Sequence[str]) -> list[Case]:
@@ -275,7 +279,7 @@ def _draw_separating_cases(name: str, rng: np.random.Generator, count: int, othe
             return cases
 
 
-def _make_random(game: Repair, seed: int) -> Answer:
+def _make_random(game: Repair, seed: int) -> Script:
     """Return a player that gives every function a random expression that is correct for some function, then submits.
 
     In between it sometimes runs the tests, as often as the turns allow.
@@ -287,13 +291,13 @@ def _make_random(game: Repair, seed: int) -> Answer:
         todo += ["RUN", n] if runs else [n]
 
     def act(view: View) -> str:
-        one = todo.pop(0) if todo else "SUBMIT"
-        return one if isinstance(one, str) else f"EDIT {view.public['names'][one]}: {rng.choice(CANDIDATES)}"
+        step = todo.pop(0) if todo else "SUBMIT"
+        return step if isinstance(step, str) else f"EDIT {view.public['names'][step]}: {rng.choice(CANDIDATES)}"
 
     return act
 
 
-def _make_oracle(game: Repair, seed: int) -> Answer:
+def _make_oracle(game: Repair, seed: int) -> Script:
     """Return a player that gives every function its correct expression and submits."""
     todo = list(range(game.count))
 

@@ -27,7 +27,7 @@ Kind = Literal["call", "answer", "question", "stop"]
 
 
 class Act(NamedTuple):
-    """A parsed act: its kind, and its tool `calls`, or its `text` (an answer or question) and `program`."""
+    """Parsed act: `calls` of kind "call", `text` of an answer, or `text` and `program` of a question."""
 
     kind: Kind
     text: str = ""
@@ -83,13 +83,13 @@ def make_tools(session: Session) -> list[Tool]:
     return [Tool.of(session.search)] if session.shows_pages else [Tool.of(session.search), Tool.of(session.open)]
 
 
-def perform(done: Act, session: Session) -> str:
+def perform(act: Act, session: Session) -> str:
     """Run an act's tool calls in the seat's session and return their results, one per line, as text for the model."""
-    return "\n".join(run(make_tools(session), call) for call in done.calls)
+    return "\n".join(run(make_tools(session), call) for call in act.calls)
 
 
-def require_kind(done: Act | None, kinds: Sequence[Kind], usage: str) -> Act:
+def require_kind(act: Act | None, kinds: Sequence[Kind], usage: str) -> Act:
     """Return the act if its kind is in `kinds`. Raises IllegalAct with the text `usage` for others and for None."""
-    if done is None or done.kind not in kinds:
+    if act is None or act.kind not in kinds:
         raise IllegalAct(usage)
-    return done
+    return act

@@ -22,6 +22,7 @@ from simulators.search.world import MAX_THINGS, MIN_THINGS
 from simulators.tools import describe
 
 SPARE_ACTS = 4
+"""Number of acts beyond the budget of calls."""
 LISTED = 12
 """Maximum number of names in listed acts."""
 
@@ -29,15 +30,16 @@ LISTED = 12
 class LibraryGame(Simulator):
     """Base class of the search games: a library of pages, questions about them, and a budget of tool calls.
 
-    Options besides Simulator's:
+    Options in addition to Simulator's:
     pages: number of generated pages (20 to 100,000), or a file of pages and questions (`simulators.search.corpus`).
-    edition: seed of the generated world. worlds: number of editions that matches draw from, this one and the next.
+    edition: seed of the generated world. worlds: each match draws one of this many editions, from `edition` on.
     retriever: "bm25", "dense" or "hybrid". embedding: "hashed" or "minilm", for the latter two retrievers.
-    sorts: of questions, among "chain", "compare", "count", "unanswerable". hops: a number or [low, high], at most 4.
+    sorts: one or more of "chain", "compare", "count", "unanswerable". hops: number of facts that an answer combines, or
+    its range [low, high], at most 4.
     backwards: whether questions also go from a value to the things that have it (the book whose author is X).
-    searches, opens: a seat's maximum calls of each tool. results: number of pages that a search finds.
+    searches, opens: a seat's maximum calls of each tool. results: maximum number of pages per search.
     show: "titles" (searches show titles and how pages begin; `open` shows a page) or "pages" (searches show pages).
-    cost: price of each call. terse: names, pages and acts in as few tokens as can be, for tiny models. Searches then
+    cost: price of each call. terse: names, pages and acts in as few tokens as possible, for tiny models. Searches then
     show pages, reduced to the facts whose relation letters the query contains, if any.
     """
 
@@ -68,7 +70,7 @@ class LibraryGame(Simulator):
         self.terse = flag("terse", terse)
         source = pages if isinstance(pages, str) else whole_number("pages", pages, MIN_THINGS, MAX_THINGS)
         if isinstance(source, str) and self.terse:
-            raise ValueError("terse must be false where pages are a file's")
+            raise ValueError("terse must be false if pages is a file")
         choice("retriever", retriever, *RETRIEVERS)
         choice("embedding", embedding, *EMBEDDINGS)
         self.retriever = retriever
@@ -80,26 +82,26 @@ class LibraryGame(Simulator):
         first = whole_number("edition", edition, 0)
         self.worlds = whole_number("worlds", worlds, 1, MAX_CACHED)
         if self.worlds > 1 and (isinstance(source, str) or source > SMALL):
-            raise ValueError(f"worlds must be 1 where pages are a file's, or more than {SMALL:,}")
+            raise ValueError(f"worlds must be 1 if pages is a file or a number over {SMALL:,}")
         self.key = Key(source, first, self.terse, embedding)
         self.library: Library = load_library(self.key)
         """Pages and index; shared by all matches of the process."""
         super().__init__(penalty=penalty, talk=False, **options)
-        self.at = self.key
+        self.library_key = self.key
         self._check_split()
 
     # The deal.
 
     def _check_split(self) -> None:
         """Raise ValueError if a file has no question of the split."""
-        given = self.library.questions
-        if given and not any(map(self.is_in_split, given)):
-            raise ValueError(f"pages: no question of the file is in the split {self.split}: add more, or take all")
+        questions = self.library.questions
+        if questions and not any(map(self.is_in_split, questions)):
+            raise ValueError(f"pages: no question of the file is in the split {self.split}: add more, or use all")
 
     def choose_library(self, rng: np.random.Generator) -> None:
         """Draw one of the `worlds` editions for this match and set `library` to its pages and index."""
-        self.at = self.key._replace(edition=self.key.edition + int(rng.integers(self.worlds)))
-        self.library = load_library(self.at)
+        self.library_key = self.key._replace(edition=self.key.edition + int(rng.integers(self.worlds)))
+        self.library = load_library(self.library_key)
 
     def draw_question(self, rng: np.random.Generator) -> Question:
         """Draw a question of the split from the match's library. Raises SimulatorFault after 10,000 failures."""
@@ -119,7 +121,7 @@ class LibraryGame(Simulator):
         if self.split == "all":
             return True
         about = question.program.chains[0].start if question.program else question.text
-        return is_held_out(f"search:{self.at.edition}:{about}") == (self.split == "test")
+        return is_held_out(f"search:{self.library_key.edition}:{about}") == (self.split == "test")
 
     def is_findable(self, question: Question) -> bool:
         """Return True if searching for each evidence page's title finds it, all within a seat's budget."""
@@ -133,7 +135,7 @@ class LibraryGame(Simulator):
         """Return a new session, in which a seat searches and reads within its budget."""
         return Session(self.library, self.budget, self.retriever, self.shows_pages)
 
-    # A seat's turn.
+    # Turns.
 
     @property
     def max_acts(self) -> int:
@@ -146,13 +148,13 @@ class LibraryGame(Simulator):
             return "?words searches, with a relation's letter for that fact alone"
         return describe(make_tools(self.make_session()))
 
-    def call(self, seat: str, done: Act, session: Session) -> None:
+    def call(self, seat: str, act: Act, session: Session) -> None:
         """Run the tool call of an act in the seat's session and tell the seat the result.
 
         A successful call costs the seat `cost`, as the reward part "cost"; a failed one is free.
         """
         before = session.calls
-        self.tell(perform(done, session), seat, sender=TOOL)
+        self.tell(perform(act, session), seat, sender=TOOL)
         if self.cost and session.calls > before:
             self.pay(seat, "cost", -self.cost)
 
@@ -172,21 +174,21 @@ class LibraryGame(Simulator):
 
     def list_candidates(self) -> tuple[str, ...]:
         """Return the random player's possible answers: those of a corpus, or all titles, 1 to 9 and "none"."""
-        given = tuple(dict.fromkeys(question.answer for question in self.library.questions))
-        return given or (*self.library.titles, *"123456789", NONE)
+        known = tuple(dict.fromkeys(question.answer for question in self.library.questions))
+        return known or (*self.library.titles, *"123456789", NONE)
 
     def list_names_read(self, session: Session, question: str) -> list[str]:
         """Return the last 12 names that a seat has seen: in the question, among search results or on pages read."""
         world = self.library.world
         known = self.library.find_titles(question)
         if world is not None:
-            said = (value for text in session.texts for _, _, value in read_facts(text) if world.kind(value))
-            known = (*known, *session.found, *said)
+            named = (value for text in session.texts for _, _, value in read_facts(text) if world.kind(value))
+            known = (*known, *session.found, *named)
         return list(dict.fromkeys([*known, *session.found]))[-LISTED:]
 
 
 def restore_question(record: dict[str, Any]) -> Question:
-    """Return the question that `as_record` converted to this dict."""
+    """Rebuild a question from its dict (`as_record`)."""
     program = record.get("program", "")
     fields = {name: record[name] for name in ("text", "sort", "hops")}
     return Question(
@@ -221,7 +223,7 @@ def _shows_pages(show: str | None, terse: bool) -> bool:
         return terse
     shows_pages = choice("show", show, "titles", "pages") == "pages"
     if terse and not shows_pages:
-        raise ValueError("show must be pages where terse is true")
+        raise ValueError("show must be pages if terse is true")
     return shows_pages
 
 

@@ -1,10 +1,10 @@
-"""Checks of written questions. A question that is wrong or cannot be checked is rejected.
+"""Checks of the questions that a proposer writes. A question that fails one, or cannot be checked, is rejected.
 
 `program`   the program has exactly one answer, the given one, and starts at a thing that the question names; a question
             in the world's standard words has the same program
 `hops`      it has at least the required number of steps
 `absent`    the question does not contain the answer
-`evidence`  the writer has read all pages that the answer depends on
+`evidence`  the proposer has read all pages that the answer depends on
 `gate`      a reader answers it from those pages mixed with others (SSP's RAG verification)
 """
 
@@ -53,24 +53,26 @@ def read_checks(option: Sequence[Check]) -> tuple[Check, ...]:
     return tuple(option)
 
 
-def check(text: str, program_text: str, required: Requirements, work: Session, checks: Sequence[Check]) -> Question:
+def check(
+    text: str, program_text: str, requirements: Requirements, session: Session, checks: Sequence[Check]
+) -> Question:
     """Check a question in words (`text`) and return it. Raises CheckError, with the reason, if it fails.
 
-    `program_text` is the question in formal notation, `work` the writer's session with the pages read, and `checks` the
-    checks to apply. The check `gate` comes later (`require_readable`), because it needs noise pages.
+    `program_text` is the question in formal notation, `session` the proposer's session with the pages read, and
+    `checks` the checks to apply. The check `gate` comes later (`require_readable`), because it needs noise pages.
     """
-    library = work.library
+    library = session.library
     program = _parse(program_text, library) if {"program", "hops", "evidence"} & {*checks} else None
     if "program" in checks and program is not None:
-        _check_program(text, program, required, library)
-    if "hops" in checks and program is not None and program.hops < required.hops:
-        raise CheckError(f"it takes {program.hops} hops, not {required.hops}")
-    if "absent" in checks and contains_name(text, required.answer, library.terse):
+        _check_program(text, program, requirements, library)
+    if "hops" in checks and program is not None and program.hops < requirements.hops:
+        raise CheckError(f"it takes {program.hops} hops, not {requirements.hops}")
+    if "absent" in checks and contains_name(text, requirements.answer, library.terse):
         raise CheckError("its answer stands in it")
     pages = find_evidence(program, library.world) if program and library.world else frozenset()
-    if "evidence" in checks and (missing := sorted(pages - {*work.read})):
+    if "evidence" in checks and (missing := sorted(pages - {*session.read})):
         raise CheckError(f"{len(missing)} of the {len(pages)} pages that it rests on were not read")
-    return Question(text, (required.answer,), "written", program.hops if program else 0, pages, program)
+    return Question(text, (requirements.answer,), "written", program.hops if program else 0, pages, program)
 
 
 def require_readable(question: Question, texts: list[str], terse: bool) -> None:
@@ -98,9 +100,9 @@ def _parse(program_text: str, library: Library) -> Program:
         raise CheckError(str(why)) from None
 
 
-def _check_program(text: str, program: Program, required: Requirements, library: Library) -> None:
+def _check_program(text: str, program: Program, requirements: Requirements, library: Library) -> None:
     found = evaluate(program, library.world) if library.world else frozenset()
-    if found != {required.answer}:
+    if found != {requirements.answer}:
         how = "no answer" if not found else f"{len(found)} answers" if len(found) > 1 else "another answer"
         raise CheckError(f"its program has {how}")
     if not all(contains_name(text, chain.start, library.terse) for chain in program.chains):
@@ -110,29 +112,29 @@ def _check_program(text: str, program: Program, required: Requirements, library:
         raise CheckError("it asks for something else than its program")
 
 
-def list_possible_programs(work: Session, required: Requirements) -> list[Program]:
-    """Return the programs that meet the requirements on the pages read: chains of facts that end at the answer.
+def list_possible_programs(session: Session, requirements: Requirements) -> list[Program]:
+    """Return the programs that the pages read support: chains of the required hops that end at the required answer.
 
     Chains with fewer backward steps come first, because a backward step may have further ends on unread pages.
     """
-    facts = [fact for text in work.texts for fact in read_facts(text)]
-    found = find_chains(required.answer, Notes.of(work.texts), facts, required.hops)
+    facts = [fact for text in session.texts for fact in read_facts(text)]
+    found = find_chains(requirements.answer, Notes.of(session.texts), facts, requirements.hops)
     found.sort(key=lambda chain: sum(step.startswith("^") for step in chain.steps))
     return [Program("chain", (chain,)) for chain in found]
 
 
-def mix_with_others(work: Session, count: int, rng: np.random.Generator) -> tuple[str, ...]:
+def mix_with_others(session: Session, count: int, rng: np.random.Generator) -> tuple[str, ...]:
     """Return the pages read and up to `count` random other pages as texts, shuffled, for the reader of `gate`."""
-    titles = work.library.titles
+    titles = session.library.titles
     others = [titles[int(n)] for n in rng.integers(len(titles), size=count)]
-    texts = [*work.texts, *(work.library.pages[title] for title in others if title not in work.read)]
+    texts = [*session.texts, *(session.library.pages[title] for title in others if title not in session.read)]
     return tuple(texts[int(n)] for n in rng.permutation(len(texts)))
 
 
 def find_chains(answer: str, notes: Facts, facts: Sequence[tuple[str, str, str]], hops: int) -> list[Chain]:
     """Return up to 30 chains of `hops` steps that end at `answer`. `facts` are (thing, relation, value) tuples.
 
-    A chain visits no thing twice, and on `notes` it has no other end than `answer`.
+    A chain visits no thing twice and, evaluated on `notes`, ends only at `answer`.
     """
     steps: dict[str, list[tuple[str, str]]] = {}
     for subject, relation, value in facts:

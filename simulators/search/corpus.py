@@ -38,38 +38,38 @@ def load_corpus(path: str) -> tuple[dict[str, str], tuple[Question, ...]]:
         raise ValueError(f"{to_one_line(str(file), MAX_TITLE)}: the corpus cannot be read: {why}") from None
     pages: dict[str, str] = {}
     questions: list[tuple[str, Question]] = []
-    for where, row in _read_rows(file, lines):
+    for location, row in _read_rows(file, lines):
         if "question" in row:
-            questions.append((where, _parse_question(where, row)))
+            questions.append((location, _parse_question(location, row)))
         else:
-            _add_page(pages, where, row)
+            _add_page(pages, location, row)
     if not pages:
         raise ValueError(f'{file}: the corpus is empty: it needs lines such as {{"title": "…", "text": "…"}}')
     if not questions:
-        raise ValueError(f'{file}: nothing is asked: add lines such as {{"question": "…", "answer": "…"}}')
-    for where, question in questions:
+        raise ValueError(f'{file}: there are no questions: add lines such as {{"question": "…", "answer": "…"}}')
+    for location, question in questions:
         for title in sorted(question.evidence - set(pages)):
-            raise ValueError(f"{where}: the evidence {to_one_line(title, 60)!r} is the title of no page")
+            raise ValueError(f"{location}: no page has the title {to_one_line(title, 60)!r}, which is in evidence")
     return pages, tuple(question for _, question in questions)
 
 
 def _read_rows(file: Path, lines: list[bytes]) -> Iterator[tuple[str, dict[str, Any]]]:
     for number, line in enumerate(lines, 1):
-        where = f"{file}, row {number}"
+        location = f"{file}, row {number}"
         if not line.strip():
             continue
         if len(line) > MAX_ROW:
-            raise ValueError(f"{where}: it has {len(line):,} bytes, over {MAX_ROW:,}: write one object in a line")
+            raise ValueError(f"{location}: it has {len(line):,} bytes, over {MAX_ROW:,}: write one object per line")
         try:
             row = json.loads(line.decode("utf-8"), object_pairs_hook=_refuse_duplicates)
         except _DuplicateKey as name:
-            raise ValueError(f"{where}: {to_one_line(str(name), 60)} is given twice: remove one") from None
+            raise ValueError(f"{location}: {to_one_line(str(name), 60)} is given twice: remove one") from None
         except (ValueError, RecursionError) as error:
             why = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else "it is not JSON"
-            raise ValueError(f"{where}: {why}: write one object in a line") from None
+            raise ValueError(f"{location}: {why}: write one object per line") from None
         if not isinstance(row, dict):
-            raise ValueError(f"{where}: a row is an object with a title and a text, or a question and an answer")
-        yield where, row
+            raise ValueError(f"{location}: a row is an object with a title and a text, or a question and an answer")
+        yield location, row
 
 
 class _DuplicateKey(Exception):
@@ -77,31 +77,31 @@ class _DuplicateKey(Exception):
 
 
 def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    given: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name, value in pairs:
-        if name in given:
+        if name in fields:
             raise _DuplicateKey(name)
-        given[name] = value
-    return given
+        fields[name] = value
+    return fields
 
 
 def _add_page(pages: dict[str, str], location: str, row: dict[str, Any]) -> None:
     title = _read_text(location, row, "title", MAX_TITLE)
     if title in pages:
-        raise ValueError(f"{location}: there is a page called {to_one_line(title, 60)!r} already: name it differently")
+        raise ValueError(f"{location}: another page has the title {to_one_line(title, 60)!r}: rename one")
     if len(pages) == MAX_PAGES:
         raise ValueError(f"{location}: a corpus has at most {MAX_PAGES:,} pages")
     pages[title] = _read_text(location, row, "text", MAX_TEXT)
 
 
 def _parse_question(location: str, row: dict[str, Any]) -> Question:
-    given = row.get("answer")
-    rows = given if isinstance(given, list) and given else [given]
-    if len(rows) > MAX_ANSWERS:
-        raise ValueError(f"{location}: there are {len(rows):,} answers, over {MAX_ANSWERS}")
-    answers = tuple(_read_text(location, {"answer": each}, "answer", MAX_TITLE) for each in rows)
+    answer = row.get("answer")
+    alternatives = answer if isinstance(answer, list) and answer else [answer]
+    if len(alternatives) > MAX_ANSWERS:
+        raise ValueError(f"{location}: there are {len(alternatives):,} answers, over {MAX_ANSWERS}")
+    answers = tuple(_read_text(location, {"answer": each}, "answer", MAX_TITLE) for each in alternatives)
     if not all(map(normalise, answers)):
-        raise ValueError(f"{location}: an answer needs a word that is no article")
+        raise ValueError(f"{location}: an answer needs a word other than an article")
     evidence, hops = row.get("evidence", []), row.get("hops", 1)
     if not isinstance(evidence, list) or not all(isinstance(title, str) for title in evidence):
         raise ValueError(f"{location}: evidence must be a list of titles")
@@ -113,7 +113,7 @@ def _parse_question(location: str, row: dict[str, Any]) -> Question:
 
 
 def _read_text(location: str, row: dict[str, Any], field_name: str, max_length: int) -> str:
-    """Return a field of a row as one line. Raises ValueError if it is no text, blank or over `max_length` long."""
+    """Return a field of a row as one line. Raises ValueError unless it is non-blank text of up to `max_length`."""
     value = row.get(field_name)
     if not isinstance(value, str) or not value.strip():
         raise ValueError(f"{location}: {field_name} must be a text")
@@ -121,5 +121,5 @@ def _read_text(location: str, row: dict[str, Any], field_name: str, max_length: 
         raise ValueError(f"{location}: {field_name} has {len(value):,} characters, over {max_length:,}")
     line = to_one_line(value, max_length)
     if not line:
-        raise ValueError(f"{location}: {field_name} has nothing that can be read")
+        raise ValueError(f"{location}: {field_name} has no readable characters")
     return line

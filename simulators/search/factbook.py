@@ -25,7 +25,7 @@ from games.plain_files import read_plain
 
 MAX_BYTES, MAX_FACT_LENGTH = 10**6, 300
 """Maximum bytes of a profile, and maximum characters of a fact."""
-SAID: Mapping[str, tuple[str, ...]] = {
+FACT_PATHS: Mapping[str, tuple[str, ...]] = {
     "location": ("Geography", "Location"),
     "border countries": ("Geography", "Land boundaries", "border countries"),
     "highest point": ("Geography", "Elevation extremes", "highest point"),
@@ -38,18 +38,18 @@ SAID: Mapping[str, tuple[str, ...]] = {
     "independence": ("Government", "Independence"),
     "internet country code": ("Communications", "Internet country code"),
 }
-"""Facts on a page, with their path in a profile."""
-ASKED: Mapping[str, re.Pattern[str]] = {
+"""Path in a profile of each fact on a page."""
+ANSWER_PATTERNS: Mapping[str, re.Pattern[str]] = {
     "capital": re.compile(r"[\w .'-]{2,40}"),
     "internet country code": re.compile(r"\.[a-z]{2}"),
     "highest point": re.compile(r"([^\W\d][^\d;(,]{2,40}?) [\d,]+ m"),
 }
-"""Facts asked for, with the pattern of a single short answer: its group, or the full match."""
+"""Facts that questions ask for, with the pattern of a short answer: the group if there is one, else the full match."""
 BORDER = re.compile(r"([A-Z][^\d,;()]+?) ([\d,.]+) km")
 
 
 class Country(NamedTuple):
-    """A country's page: its name, the title, and its facts as texts by label, such as "capital"."""
+    """A country's page: its name, which is the title, and its facts as texts by label, such as "capital"."""
 
     name: str
     facts: dict[str, str]
@@ -57,11 +57,11 @@ class Country(NamedTuple):
     @property
     def text(self) -> str:
         """Text of the page, one sentence per fact."""
-        return " ".join(f"The {fact} of {self.name}: {said}." for fact, said in self.facts.items())
+        return " ".join(f"The {fact} of {self.name}: {text}." for fact, text in self.facts.items())
 
     def answer(self, fact: str) -> str:
         """Return the short answer to a question about a fact, or "" if the fact has no single short answer."""
-        found = ASKED[fact].fullmatch(self.facts.get(fact, ""))
+        found = ANSWER_PATTERNS[fact].fullmatch(self.facts.get(fact, ""))
         return (found[1] if found.groups() else found[0]).strip() if found else ""
 
     @property
@@ -77,10 +77,9 @@ def read_countries(folder: Path) -> dict[str, Country]:
     """Read a folder of profiles; return countries with a capital by name. Raises ValueError for an invalid file."""
     files = sorted(folder.glob("*/*.json"))
     if not files:
-        raise ValueError(f"{folder}: there are no profiles: give the folder that holds africa/, europe/ and so on")
-    read = [_read_country(file) for file in files]
-    read = [one for one in read if one.name]
-    return {one.name: one for one in sorted(read, key=lambda one: one.name) if one.facts.get("capital")}
+        raise ValueError(f"{folder}: there are no profiles: give the folder that contains africa/, europe/ and so on")
+    countries = [country for country in map(_read_country, files) if country.name and country.facts.get("capital")]
+    return {country.name: country for country in sorted(countries, key=lambda country: country.name)}
 
 
 def _read_country(file: Path) -> Country:
@@ -94,8 +93,8 @@ def _read_country(file: Path) -> Country:
         _find_text(profile, ("Government", "Country name", f"conventional {form} form")) for form in ("short", "long")
     ]
     name = next((name for name in names if name and name != "none"), "")
-    facts = {fact: _find_text(profile, place).rstrip(".") for fact, place in SAID.items()}
-    return Country(name, {fact: said for fact, said in facts.items() if said and said != "none"})
+    facts = {fact: _find_text(profile, place).rstrip(".") for fact, place in FACT_PATHS.items()}
+    return Country(name, {fact: text for fact, text in facts.items() if text and text != "none"})
 
 
 def _find_text(profile: Any, path: tuple[str, ...]) -> str:
@@ -106,17 +105,17 @@ def _find_text(profile: Any, path: tuple[str, ...]) -> str:
     return to_one_line(re.split(r"\s*(?:\+\+|note:)", text)[0], MAX_FACT_LENGTH)
 
 
-def make_rows(read: Mapping[str, Country]) -> Iterator[dict[str, Any]]:
+def make_rows(countries: Mapping[str, Country]) -> Iterator[dict[str, Any]]:
     """Yield the corpus rows as dicts: all pages, then for each country its one-hop and two-hop questions."""
-    yield from ({"title": one.name, "text": one.text} for one in read.values())
-    for one in read.values():
-        near = read.get(one.neighbour)
-        far = f"the neighbour with which {one.name} shares its longest border"
-        for fact in ASKED:
-            if answer := one.answer(fact):
-                yield _make_question(f"What is the {fact} of {one.name}?", answer, [one.name])
-            if near and (answer := near.answer(fact)):
-                yield _make_question(f"What is the {fact} of {far}?", answer, [one.name, near.name])
+    yield from ({"title": country.name, "text": country.text} for country in countries.values())
+    for country in countries.values():
+        name, neighbour = country.name, countries.get(country.neighbour)
+        phrase = f"the neighbour with which {name} shares its longest border"
+        for fact in ANSWER_PATTERNS:
+            if answer := country.answer(fact):
+                yield _make_question(f"What is the {fact} of {name}?", answer, [name])
+            if neighbour and (answer := neighbour.answer(fact)):
+                yield _make_question(f"What is the {fact} of {phrase}?", answer, [name, neighbour.name])
 
 
 def _make_question(text: str, answer: str, evidence: list[str]) -> dict[str, Any]:
@@ -129,13 +128,13 @@ def main(arguments: list[str]) -> str:
         return "usage: python -m simulators.search.factbook FOLDER FILE.jsonl"
     folder, file = map(Path, arguments)
     try:
-        written = [json.dumps(row, ensure_ascii=False) for row in make_rows(read_countries(folder))]
-        with NamedTemporaryFile("w", encoding="utf-8", dir=file.parent, prefix=f".{file.name}.") as beside:
-            beside.write("\n".join(written) + "\n")
-            beside.flush()
-            os.fchmod(beside.fileno(), 0o644)
-            os.fsync(beside.fileno())
-            os.link(beside.name, file)  # whole or not at all, and nothing is overwritten
+        lines = [json.dumps(row, ensure_ascii=False) for row in make_rows(read_countries(folder))]
+        with NamedTemporaryFile("w", encoding="utf-8", dir=file.parent, prefix=f".{file.name}.") as temporary:
+            temporary.write("\n".join(lines) + "\n")
+            temporary.flush()
+            os.fchmod(temporary.fileno(), 0o644)
+            os.fsync(temporary.fileno())
+            os.link(temporary.name, file)  # atomic, and fails if the file exists
     except ValueError as error:
         return str(error)
     except OSError as error:

@@ -18,6 +18,7 @@ from simulators.search.world import World
 MAX_CACHED, MAX_CACHED_LARGE = 64, 2
 """Cached libraries per process: of up to 2,000 pages, and larger ones or corpora (up to 300 MB each)."""
 SMALL = 2_000
+"""Maximum number of pages of a small library."""
 
 
 class Key(NamedTuple):
@@ -52,7 +53,7 @@ class Library:
         return tuple(self.pages)
 
     def find_titles(self, text: str) -> tuple[str, ...]:
-        """Return the titles that occur in a text, without repeats, in order; the longest where several overlap."""
+        """Return the titles that occur in a text, in order and without repeats; of overlapping ones the longest."""
         words = [match.span() for match in re.finditer(r"\w[\w'-]*", text)]
         found, at = [], 0
         while at < len(words):
@@ -69,7 +70,7 @@ class Library:
 
 def load_library(key: Key) -> Library:
     """Return the library of this key, built at first use. Raises ValueError for an invalid file or a missing extra."""
-    return (_small if isinstance(key.source, int) and key.source <= SMALL else _large)(key)
+    return (_build_small if isinstance(key.source, int) and key.source <= SMALL else _build_large)(key)
 
 
 def _build(key: Key) -> Library:
@@ -87,5 +88,5 @@ def _build_index(pages: Mapping[str, str], key: Key) -> Index:
     return Index(texts, key.embedding, exact_words=key.terse)
 
 
-_small = functools.lru_cache(maxsize=MAX_CACHED)(_build)
-_large = functools.lru_cache(maxsize=MAX_CACHED_LARGE)(_build)
+_build_small = functools.lru_cache(maxsize=MAX_CACHED)(_build)
+_build_large = functools.lru_cache(maxsize=MAX_CACHED_LARGE)(_build)

@@ -27,11 +27,11 @@ def render(world: World, name: str) -> str:
     facts, kind = world.facts(name), world.kind(name)
     if world.terse:
         return " ".join([name, f"/{kind[0]}", *(RELATIONS[relation].code + value for relation, value in facts.items())])
-    said = [IS.format(s=name, o=kind)]
+    sentences = [IS.format(s=name, o=kind)]
     for relation, value in facts.items():
         wordings = RELATIONS[relation].sentences
-        said.append(wordings[zlib.crc32(f"{name} {relation}".encode()) % len(wordings)].format(s=name, o=value))
-    return " ".join(said)
+        sentences.append(wordings[zlib.crc32(f"{name} {relation}".encode()) % len(wordings)].format(s=name, o=value))
+    return " ".join(sentences)
 
 
 def highlight(page: str, query: str) -> str:
@@ -63,9 +63,9 @@ class Notes:
     def kind(self, name: str) -> str:
         """Return a thing's kind, as stated or as implied by a relation to the thing; "" if unknown."""
         stated = self.facts.get(name, {}).get("kind", "")
-        said = ((relation, value) for facts in self.facts.values() for relation, value in facts.items())
+        pairs = ((relation, value) for facts in self.facts.values() for relation, value in facts.items())
         return stated or next(
-            (RELATIONS[relation].target for relation, value in said if value == name and relation != "kind"), ""
+            (RELATIONS[relation].target for relation, value in pairs if value == name and relation != "kind"), ""
         )
 
     def value(self, name: str, relation: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from games.base import choice, flag, number
-from simulators.base import Answer
+from simulators.base import Script
 from simulators.person import Speech
 from simulators.search import planner_players
 from simulators.search.acts import read_act, require_kind
@@ -21,9 +21,9 @@ PLANNER, READER = "planner", "reader"
 
 
 class SearchPlanner(Search):
-    """Game of a planner, which searches and reads pages, and a reader, which answers from these pages alone.
+    """Game of a planner, which searches and reads pages, and a reader, which answers only from these pages.
 
-    Acts: the planner's search, open, STOP; then the reader answers. Options, in addition to Search's:
+    Acts: the planner's search, open, STOP; then the reader answers. Options in addition to Search's:
     reader: "script" (answers from the facts on the pages) or "seat" (a policy, such as a frozen one, in its own seat).
     process: reward for reading all evidence pages; each call is paid the share of the pages that it shows first.
     baseline: whether a right answer pays nothing if the scripted reader is right without any page.
@@ -41,7 +41,7 @@ class SearchPlanner(Search):
         "answer": "1 for the reader's right answer", "process": "a page that the answer rests on", "cost": "of a call",
     }  # fmt: skip
     speeches: ClassVar[tuple[Speech, ...]] = ("script",)
-    players: Mapping[str, Callable[[Any, int], Answer]] = planner_players.PLAYERS
+    players: Mapping[str, Callable[[Any, int], Script]] = planner_players.PLAYERS
 
     def __init__(
         self,
@@ -52,17 +52,17 @@ class SearchPlanner(Search):
         team: bool = False,
         **options: Any,
     ) -> None:
-        self.reads = choice("reader", reader, "script", "seat") == "seat"
+        self.has_reader_seat = choice("reader", reader, "script", "seat") == "seat"
         self.team = flag("team", team)
-        if self.team and not self.reads:
-            raise ValueError('reader must be "seat" where team is true: a script is not paid')
+        if self.team and not self.has_reader_seat:
+            raise ValueError('reader must be "seat" if team is true: a script is not paid')
         self.process, self.baseline = number("process", process), flag("baseline", baseline)
-        if self.reads:
+        if self.has_reader_seat:
             self.seats = (PLANNER, READER)
         super().__init__(**options)
         self.cooperative = self.team and not (self.process or self.cost)
-        if self.library.world is None and not self.reads:
-            raise ValueError('reader must be "seat" where pages are a file\'s: the script reads generated ones alone')
+        if self.library.world is None and not self.has_reader_seat:
+            raise ValueError('reader must be "seat" if pages is a file: the script reads only generated pages')
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Draw a world and question as `Search` does, or take the option `question`. The planner moves first."""
@@ -70,10 +70,7 @@ class SearchPlanner(Search):
         self.stopped = False
 
     def is_in_split(self, question: Question) -> bool:
-        """Return True if a question is in the game's split, and its evidence pages can be found within the budget.
-
-        See `is_findable`.
-        """
+        """Return True if a question is in the split and its evidence can be found within the budget (`is_findable`)."""
         return super().is_in_split(question) and self.is_findable(question)
 
     def rules(self) -> str:
@@ -94,21 +91,21 @@ class SearchPlanner(Search):
         """
         if seat == PLANNER:
             return super().private(seat)
-        return {"pages": self.work.texts if self.stopped else []}
+        return {"pages": self.session.texts if self.stopped else []}
 
     def legal(self, seat: str) -> list[str] | None:
-        """Return the planner's useful calls and its stop, or the reader's likely answers. Others may be legal too."""
-        names = self.list_names_read(self.work, self.question.text)
+        """Return the planner's useful calls and its stop, or the reader's likely answers. Other acts may be legal."""
+        names = self.list_names_read(self.session, self.question.text)
         if seat == READER:
             return self.list_answers(names)
-        return [*self.list_calls(self.work, names), "." if self.terse else "STOP"]
+        return [*self.list_calls(self.session, names), "." if self.terse else "STOP"]
 
     def next_seat(self, seat: str) -> str:
-        """Return the seat to move: the planner, or after its stop the reader if that is a seat."""
-        return READER if self.stopped and self.reads else PLANNER
+        """Return the seat to move: the planner, or once it has stopped the reader, if that is a seat."""
+        return READER if self.stopped and self.has_reader_seat else PLANNER
 
     def play(self, seat: str, act: str) -> str:
-        """Run the planner's call or stop it, or score the reader's answer. Returns "".
+        """Run the planner's call, let it stop, or score the reader's answer. Returns "".
 
         A scripted reader answers as soon as the planner stops, or has no acts left. Raises IllegalAct for an act of
         another kind.
@@ -116,26 +113,26 @@ class SearchPlanner(Search):
         if seat == READER:
             self._take_answer(require_kind(read_act(act, self.terse), ("answer",), "write your answer").text)
             return ""
-        done = require_kind(read_act(act, self.terse), ("call", "stop"), "write one call, or stop")
-        if done.kind == "call":
-            self._call(done)
-        if done.kind == "stop" or self.turns + 1 >= self.max_acts:
+        parsed = require_kind(read_act(act, self.terse), ("call", "stop"), "write one call, or stop")
+        if parsed.kind == "call":
+            self._call(parsed)
+        if parsed.kind == "stop" or self.turns + 1 >= self.max_acts:
             self.stopped = True
-            if not self.reads:
-                self._take_answer(find_answer(self.question.text, self.work.texts, self.terse))
+            if not self.has_reader_seat:
+                self._take_answer(find_answer(self.question.text, self.session.texts, self.terse))
         return ""
 
-    def _call(self, done: Any) -> None:
+    def _call(self, act: Any) -> None:
         """Run the planner's call, and pay `process` times the share of the evidence pages that it read first."""
         pages = self.question.evidence
-        before = len(pages & {*self.work.read})
-        self.call(PLANNER, done, self.work)
-        if self.process and (found := len(pages & {*self.work.read}) - before):
+        before = len(pages & {*self.session.read})
+        self.call(PLANNER, act, self.session)
+        if self.process and (found := len(pages & {*self.session.read}) - before):
             self.pay(PLANNER, "process", self.process * found / len(pages))
 
     def _take_answer(self, text: str) -> None:
         right = is_exact(text, self.question.answers)
-        self.said = text
+        self.answer_text = text
         for seat in self.seats if self.team else (PLANNER,):
             self.pay(seat, "answer", float(right and not (self.baseline and self._is_known())))
         self.end("answered", "Right." if right else "Wrong.")
@@ -158,10 +155,9 @@ class SearchPlanner(Search):
 
         The scripted reader gives the answer in both. The cost of the calls is deducted.
         """
-        worth = float(not (self.baseline and self._is_known()))
-        at_once = worth * self._is_known()
+        pay = float(not (self.baseline and self._is_known()))
         calls, right = planner_players.measure_effort(self)
-        return max(at_once, worth * right - self.cost * calls)
+        return max(pay * self._is_known(), pay * right - self.cost * calls)
 
     @property
     def floor(self) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from games.contracts import View
-from simulators.base import Answer
+from simulators.base import Script
 from simulators.search.acts import perform, read_act, write_answer, write_call
 from simulators.search.base import LibraryGame
 from simulators.search.players import choose_next_call, find_answer, parse_question
@@ -16,19 +16,19 @@ from simulators.search.scoring import is_exact
 
 READER = "reader"
 Plan = Callable[[Any, int], Callable[[], str]]
-"""Factory of a planner, a function that returns its next act, from the match's game and a seed."""
+"""Factory that takes the match's game and a seed, and returns a planner: a function that returns its next act."""
 
 
 def measure_effort(game: LibraryGame) -> tuple[int, bool]:
     """Return the number of calls of the player `reader` on this deal, and whether its answer would be right."""
-    work = game.make_session()
+    session = game.make_session()
     program = parse_question(game.question.text, game.terse)
-    while program and (call := choose_next_call(program, work, game.terse)):
+    while program and (call := choose_next_call(program, session, game.terse)):
         act = read_act(write_call(*call, game.terse), game.terse)
-        before = work.calls
-        if act is None or not perform(act, work) or work.calls == before:
+        before = session.calls
+        if act is None or not perform(act, session) or session.calls == before:
             break
-    return work.calls, is_exact(find_answer(game.question.text, work.texts, game.terse), game.question.answers)
+    return session.calls, is_exact(find_answer(game.question.text, session.texts, game.terse), game.question.answers)
 
 
 def succeeds_at_random(game: LibraryGame, seed: int) -> bool:
@@ -36,10 +36,10 @@ def succeeds_at_random(game: LibraryGame, seed: int) -> bool:
     game.reset(seed=seed)
     plan = _make_random_plan(game, seed)
     while (act := plan()) != _write_stop(game):
-        done = read_act(act, game.terse)
-        if done is not None:
-            perform(done, game.work)
-    return is_exact(find_answer(game.question.text, game.work.texts, game.terse), game.question.answers)
+        parsed = read_act(act, game.terse)
+        if parsed is not None:
+            perform(parsed, game.session)
+    return is_exact(find_answer(game.question.text, game.session.texts, game.terse), game.question.answers)
 
 
 def _write_stop(game: LibraryGame) -> str:
@@ -53,9 +53,9 @@ def _make_random_plan(game: LibraryGame, seed: int) -> Callable[[], str]:
 
     def act() -> str:
         nonlocal left
-        names = game.list_names_read(game.work, game.question.text)
+        names = game.list_names_read(game.session, game.question.text)
         left -= 1
-        if left < 0 or not names or game.work.left["searches"] <= 0:
+        if left < 0 or not names or game.session.left["searches"] <= 0:
             return _write_stop(game)
         return write_call("search", names[int(rng.integers(len(names)))], game.terse)
 
@@ -67,7 +67,7 @@ def _make_reading_plan(game: LibraryGame, seed: int) -> Callable[[], str]:
 
     def act() -> str:
         program = parse_question(game.question.text, game.terse)
-        call = choose_next_call(program, game.work, game.terse) if program else None
+        call = choose_next_call(program, game.session, game.terse) if program else None
         return write_call(*call, game.terse) if call else _write_stop(game)
 
     return act
@@ -77,8 +77,8 @@ def _make_oracle_plan(game: LibraryGame, seed: int) -> Callable[[], str]:
     """Return a planner that knows which pages are evidence, reads them by title, and stops."""
 
     def act() -> str:
-        for page in sorted(game.question.evidence - set(game.work.read)):
-            return write_call("open" if page in game.work.found else "search", page, game.terse)
+        for page in sorted(game.question.evidence - set(game.session.read)):
+            return write_call("open" if page in game.session.found else "search", page, game.terse)
         return _write_stop(game)
 
     return act
@@ -99,23 +99,23 @@ def _make_best_plan(game: LibraryGame, seed: int) -> Callable[[], str]:
     return act
 
 
-def _make_player(plan: Plan) -> Callable[[Any, int], Answer]:
+def _make_player(plan: Plan) -> Callable[[Any, int], Script]:
     """Return a player of both seats: the planner follows `plan`, the reader answers from the planner's pages."""
 
-    def make(game: LibraryGame, seed: int) -> Answer:
-        plans = plan(game, seed)
+    def make(game: LibraryGame, seed: int) -> Script:
+        next_act = plan(game, seed)
 
         def act(view: View) -> str:
             if view.seat == READER:
                 return write_answer(find_answer(game.question.text, view.private["pages"], game.terse), game.terse)
-            return plans()
+            return next_act()
 
         return act
 
     return make
 
 
-PLAYERS: Mapping[str, Callable[[Any, int], Answer]] = {
+PLAYERS: Mapping[str, Callable[[Any, int], Script]] = {
     "noop": _make_player(lambda game, seed: lambda: ""), "random": _make_player(_make_random_plan),
     "reader": _make_player(_make_reading_plan), "best": _make_player(_make_best_plan),
     "oracle": _make_player(_make_oracle_plan),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from games.contracts import View
-from simulators.base import Answer
+from simulators.base import Script
 from simulators.search.acts import write_answer, write_call
 from simulators.search.base import LibraryGame
 from simulators.search.pages import Notes
@@ -19,7 +19,7 @@ from simulators.search.session import Session
 
 
 def parse_question(text: str, terse: bool) -> Program | None:
-    """Parse a question, in codes if `terse`, else in standard words, to its program. Returns None if that fails."""
+    """Parse a question (in codes if `terse`, else in standard words) to its program. Returns None if that fails."""
     if not terse:
         return read_question(text)
     try:
@@ -38,39 +38,47 @@ def _evaluate(program: Program | None, texts: list[str]) -> str:
     return next(iter(found)) if len(found) == 1 else NONE
 
 
-def choose_next_call(program: Program, work: Session, terse: bool) -> tuple[str, str] | None:
+def choose_next_call(program: Program, session: Session, terse: bool) -> tuple[str, str] | None:
     """Return the scripted reader's next call as ("search" or "open", query or title), or None.
 
     None means that the answer is known or that no call within the budget would help.
     """
-    notes = Notes.of(work.texts)
+    notes = Notes.of(session.texts)
     for chain in program.chains:
-        call = _find_missing_call(chain, program.number, notes, work, terse)
-        if call is not None and work.left.get({"search": "searches", "open": "opens"}[call[0]], 0) > 0:
+        call = _find_missing_call(chain, program.number, notes, session, terse)
+        if call is not None and session.left.get({"search": "searches", "open": "opens"}[call[0]], 0) > 0:
             return call
     return None
 
 
-def _find_missing_call(chain: Chain, number: str, notes: Notes, work: Session, terse: bool) -> tuple[str, str] | None:
+def _find_missing_call(
+    chain: Chain, number: str, notes: Notes, session: Session, terse: bool
+) -> tuple[str, str] | None:
     """Return a chain's next missing call, as `choose_next_call` does; None if its end is known or out of reach."""
-    here: frozenset[str] = frozenset([chain.start])
+    names: frozenset[str] = frozenset([chain.start])
     for step in (*chain.steps, *([number] if number else [])):
         if step.startswith("^"):
-            for name in sorted(here):
+            for name in sorted(names):
                 query = write_backward_query(name, step[1:], terse)
-                if query not in work.queries:
+                if query not in session.queries:
                     return "search", query
-                if unread := _find_unread_hit(work, query):
+                if unread := _find_unread_hit(session, query):
                     return "open", unread
-            here = frozenset(each for name in here for each in notes.subjects(name, step[1:]))
+            names = frozenset(each for name in names for each in notes.subjects(name, step[1:]))
             continue
-        for name in sorted(here):
+        for name in sorted(names):
             if terse and not notes.value(name, step):
                 query = f"{name} {RELATIONS[step].code}"
-                return None if query in work.queries else ("search", query)
-            if name not in work.read:
-                return ("open", name) if name in work.found else ("search", name) if name not in work.queries else None
-        here = frozenset(notes.value(name, step) for name in here) - {""}
+                return None if query in session.queries else ("search", query)
+            if name not in session.read:
+                return (
+                    ("open", name)
+                    if name in session.found
+                    else ("search", name)
+                    if name not in session.queries
+                    else None
+                )
+        names = frozenset(notes.value(name, step) for name in names) - {""}
     return None
 
 
@@ -81,22 +89,25 @@ def write_backward_query(name: str, relation: str, terse: bool) -> str:
     return " ".join(RELATIONS[relation].sentences[0].format(s="", o=name).strip(" .").split())
 
 
-def _find_unread_hit(work: Session, query: str) -> str:
+def _find_unread_hit(session: Session, query: str) -> str:
     """Return the title of the first unopened page that a query finds, or "" if none or if searches show pages."""
-    if work.shows_pages:
+    if session.shows_pages:
         return ""
-    hits = [work.library.titles[hit] for hit in work.library.index.find(query, work.budget.results, work.retriever)]
-    return next((title for title in hits if title not in work.read), "")
+    hits = [
+        session.library.titles[hit]
+        for hit in session.library.index.find(query, session.budget.results, session.retriever)
+    ]
+    return next((title for title in hits if title not in session.read), "")
 
 
-def _make_random(game: LibraryGame, seed: int) -> Answer:
+def _make_random(game: LibraryGame, seed: int) -> Script:
     """Return a player that searches up to two random names seen so far, then gives a random candidate answer."""
     rng = np.random.default_rng([seed, 1])  # independent of the match, which may have the same seed
     calls = int(rng.integers(3))
 
     def act(view: View) -> str:
-        names = game.list_names_read(game.work, game.question.text)
-        if game.turns < calls and names and game.work.left["searches"] > 0:
+        names = game.list_names_read(game.session, game.question.text)
+        if game.turns < calls and names and game.session.left["searches"] > 0:
             return write_call("search", names[int(rng.integers(len(names)))], game.terse)
         candidates = game.list_candidates()
         return write_answer(candidates[int(rng.integers(len(candidates)))], game.terse)
@@ -104,7 +115,7 @@ def _make_random(game: LibraryGame, seed: int) -> Answer:
     return act
 
 
-def _make_closed_book(game: LibraryGame, seed: int) -> Answer:
+def _make_closed_book(game: LibraryGame, seed: int) -> Script:
     """Return a player that never searches: it guesses an answer of the kind that the question asks for."""
     rng = np.random.default_rng([seed, 1])
 
@@ -131,7 +142,7 @@ def _list_plausible_answers(program: Program | None, game: LibraryGame) -> tuple
     return (str(sum(DIGITS if game.terse else NUMBERS[chain.steps[-1]]) // 2),)
 
 
-def _make_reader(game: LibraryGame, seed: int) -> Answer:
+def _make_reader(game: LibraryGame, seed: int) -> Script:
     """Return a player that searches step by step along the question's program and answers from the pages read.
 
     If an asker words the question, the player reads those words, and answers "none" if it cannot parse them.
@@ -141,15 +152,15 @@ def _make_reader(game: LibraryGame, seed: int) -> Answer:
         asked = str(view.public.get("question") or game.question.text)
         as_dealt = asked == game.question.text
         program = parse_question(asked, game.terse) if as_dealt else find_question(asked)
-        call = choose_next_call(program, game.work, game.terse) if program else None
+        call = choose_next_call(program, game.session, game.terse) if program else None
         if call is not None:
             return write_call(*call, game.terse)
-        return write_answer(_evaluate(program, game.work.texts), game.terse)
+        return write_answer(_evaluate(program, game.session.texts), game.terse)
 
     return act
 
 
-PLAYERS: Mapping[str, Callable[[Any, int], Answer]] = {
+PLAYERS: Mapping[str, Callable[[Any, int], Script]] = {
     "noop": lambda game, seed: lambda view: "",
     "random": _make_random,
     "oracle": lambda game, seed: lambda view: write_answer(game.question.answer, game.terse),

@@ -40,6 +40,7 @@ class Program:
     form: Form
     chains: tuple[Chain, ...]
     number: str = ""
+    """Number by which a comparison compares, such as "people"."""
 
     def __deepcopy__(self, memo: object) -> Program:
         """Return the same object: a program is immutable."""
@@ -139,15 +140,15 @@ def _check_chain(chain: Chain) -> Chain:
 
 def find_ends(chain: Chain, facts: Facts) -> frozenset[str]:
     """Return the values at the end of a chain: several after backward steps, none if facts are missing."""
-    here = frozenset([chain.start]) if facts.kind(chain.start) or chain.steps else frozenset()
+    names = frozenset([chain.start]) if facts.kind(chain.start) or chain.steps else frozenset()
     for step in chain.steps:
-        here = frozenset(
+        names = frozenset(
             end
-            for name in here
+            for name in names
             for end in (facts.subjects(name, step[1:]) if step[0] == "^" else [facts.value(name, step)])
             if end
         )
-    return here
+    return names
 
 
 def evaluate(program: Program, facts: Facts) -> frozenset[str]:
@@ -160,8 +161,8 @@ def evaluate(program: Program, facts: Facts) -> frozenset[str]:
         return find_ends(program.chains[0], facts)
     if program.form == "count":
         *before, last = program.chains[0].steps
-        of = find_ends(Chain(program.chains[0].start, tuple(before)), facts)
-        return frozenset([str(len(facts.subjects(name, last[1:]))) for name in of]) if len(of) == 1 else frozenset()
+        ends = find_ends(Chain(program.chains[0].start, tuple(before)), facts)
+        return frozenset([str(len(facts.subjects(name, last[1:]))) for name in ends]) if len(ends) == 1 else frozenset()
     found = [find_ends(chain, facts) for chain in program.chains]
     if any(len(each) != 1 for each in found):
         return frozenset()
@@ -177,13 +178,13 @@ def find_evidence(program: Program, facts: Facts) -> frozenset[str]:
     """Return the titles of the pages that state the facts behind a program's answer."""
     pages: set[str] = set()
     for chain in program.chains:
-        here = frozenset([chain.start])
+        names = frozenset([chain.start])
         for step in chain.steps:
             if step[0] == "^":
-                here = frozenset(each for name in here for each in facts.subjects(name, step[1:]))
-                pages |= here or {name for name in [chain.start] if program.form == "count"}
+                names = frozenset(each for name in names for each in facts.subjects(name, step[1:]))
+                pages |= names or {name for name in [chain.start] if program.form == "count"}
             else:
-                pages |= {name for name in here if facts.value(name, step)}
-                here = frozenset(facts.value(name, step) for name in here) - {""}
-        pages |= here if program.number else set()
+                pages |= {name for name in names if facts.value(name, step)}
+                names = frozenset(facts.value(name, step) for name in names) - {""}
+        pages |= names if program.number else set()
     return frozenset(pages)

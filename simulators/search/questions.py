@@ -19,12 +19,13 @@ NONE = "none"
 """Right answer to an unanswerable question."""
 MAX_HOPS = 4
 TRIES = 2_000
+"""Maximum number of programs drawn for one question."""
 MAX_REQUEST = 60
-"""Words of a freely worded question that are read."""
+"""Maximum number of words read of a freely worded question."""
 
 
 class Question(NamedTuple):
-    """A question with its right answers, sort, hops (facts to combine), titles of evidence pages, and program."""
+    """A question with its right answers, the pages that support them, and its program, if it has one."""
 
     text: str
     answers: tuple[str, ...]
@@ -32,6 +33,7 @@ class Question(NamedTuple):
     sort: str
     """A `Sort`, or "given" for a file's questions."""
     hops: int
+    """Number of facts that the answer combines."""
     evidence: frozenset[str] = frozenset()
     """Titles of the pages that the answer rests on."""
     program: Program | None = None
@@ -60,33 +62,33 @@ def word_question(program: Program) -> str:
 
 
 def _word_chain(chain: Chain) -> str:
-    said = chain.start
+    phrase = chain.start
     for step in chain.steps:
         relation = RELATIONS[step.removeprefix("^")]
-        said = (
-            f"the {relation.source} with {said} as {relation.noun}"
+        phrase = (
+            f"the {relation.source} with {phrase} as {relation.noun}"
             if step[0] == "^"
-            else f"the {relation.noun} of {said}"
+            else f"the {relation.noun} of {phrase}"
         )
-    return said
+    return phrase
 
 
 def read_question(text: str) -> Program | None:
     """Parse a question worded as `word_question` words it; return its program, or None. Extra spaces do not matter."""
     text = " ".join(text.split())
     if asked := re.fullmatch(r"What is (.+)\?", text):
-        chain = _read_noun(asked[1])
+        chain = _parse_noun_phrase(asked[1])
         return (chain and chain.steps and Program("chain", (chain,))) or None
     if asked := re.fullmatch(r"How many (\w+) have (.+) as their ([\w ]+)\?", text):
-        inner, relation = _read_noun(asked[2]), _index_by_noun().get(asked[3])
+        inner, relation = _parse_noun_phrase(asked[2]), _index_by_noun().get(asked[3])
         if inner is None or relation is None or KINDS[RELATIONS[relation].source].plural != asked[1]:
             return None
         return Program("count", (Chain(inner.start, (*inner.steps, f"^{relation}")),))
     if asked := re.fullmatch(r"Which has the (larger|smaller) ([\w ]+): (.+), or (.+)\?", text):
-        one, two, number = _read_noun(asked[3]), _read_noun(asked[4]), _index_by_noun().get(asked[2])
+        left, right, number = _parse_noun_phrase(asked[3]), _parse_noun_phrase(asked[4]), _index_by_noun().get(asked[2])
         form: Form = "larger" if asked[1] == "larger" else "smaller"
-        if one is not None and two is not None and number is not None and number in NUMBERS:
-            return Program(form, (one, two), number)
+        if left is not None and right is not None and number is not None and number in NUMBERS:
+            return Program(form, (left, right), number)
     return None
 
 
@@ -98,7 +100,7 @@ def find_question(text: str) -> Program | None:
     starts = [place for place, word in enumerate(words) if word == "the"]
     spans = [(start, end) for start in starts for end in range(start + 4, len(words) + 1)]
     for start, end in sorted(spans, key=lambda span: span[0] - span[1]):
-        chain = _read_noun(" ".join(words[start:end]))
+        chain = _parse_noun_phrase(" ".join(words[start:end]))
         # A name is capitalised, so "the mentor of Ada Lom is" is no chain from a thing called "Ada Lom is".
         if chain is not None and chain.steps and chain.start.split()[-1][0].isupper():
             return Program("chain", (chain,))
@@ -111,18 +113,18 @@ def _index_by_noun() -> Mapping[str, str]:
 
 
 @functools.cache
-def _compile_openings() -> re.Pattern[str]:
+def _compile_noun_phrase() -> re.Pattern[str]:
     nouns = "|".join(relation.noun for relation in RELATIONS.values())
     return re.compile(rf"the ({nouns}) of (.+)|the ({'|'.join(KINDS)}) with (.+) as ({nouns})")
 
 
-def _read_noun(text: str, depth: int = 12) -> Chain | None:
+def _parse_noun_phrase(text: str, depth: int = 12) -> Chain | None:
     """Parse a nested noun phrase, such as "the mayor of the seat of NAME", to a chain; None if it is none."""
-    found = _compile_openings().fullmatch(text)
+    found = _compile_noun_phrase().fullmatch(text)
     if found is None or depth == 0:
         return Chain(text) if depth and re.fullmatch(r"\w[\w '-]{0,79}", text) and not text.startswith("the ") else None
     noun, of, kind, other, backwards = found.groups()
-    inner = _read_noun(of or other, depth - 1)
+    inner = _parse_noun_phrase(of or other, depth - 1)
     relation = _index_by_noun()[noun or backwards]
     if inner is None or (kind and RELATIONS[relation].source != kind):
         return None
@@ -149,8 +151,8 @@ def draw_question(
 def make_question(world: World, program: Program, sort: Sort) -> Question | None:
     """Return the program as a question of this sort, or None if its answer does not suit the sort.
 
-    Unanswerable questions must have no answer, all others exactly one: in a chain it is not named in the question, and
-    a count is not 0.
+    Unanswerable questions must have no answer, all others exactly one. A chain's answer must not occur in the question,
+    and a count must not be 0.
     """
     found = evaluate(program, world)
     text = program.terse if world.terse else word_question(program)
@@ -158,7 +160,7 @@ def make_question(world: World, program: Program, sort: Sort) -> Question | None
     if sort == "unanswerable":
         return None if found else Question(text, (NONE,), sort, program.hops, pages, program)
     answer = next(iter(found), "")
-    if sort == "count" and answer == "0":  # half of all draws: a habit would be right too often
+    if sort == "count" and answer == "0":  # half of all draws: always answering 0 would be right too often
         return None
     named = sort == "chain" and re.search(rf"\b{re.escape(answer)}\b", text)
     right = len(found) == 1 and not named
@@ -179,20 +181,20 @@ class Walker(NamedTuple):
     def walk(self, start: str, hops: int, numbers: bool = True) -> tuple[Chain, str] | None:
         """Draw a chain of `hops` steps from a thing. Returns the chain and the value at its end, or None at a dead end.
 
-        Every step has a single end that was not visited before. Numbers come last only, and never if `numbers` is
-        False.
+        Every step has a single end that was not visited before. A number can only be last, and is excluded if `numbers`
+        is False.
         """
-        here, steps, passed = start, [], {start}
-        for left in range(hops, 0, -1):
-            possible = _list_steps(self.world.kind(here), None if self.backwards else False)
-            step = self.pick([step for step in possible if (numbers and left == 1) or step not in NUMBERS])
-            found = find_ends(Chain(here, (step,)), self.world)
-            if len(found) != 1 or passed & found:
+        thing, steps, visited = start, [], {start}
+        for remaining in range(hops, 0, -1):
+            possible = _list_steps(self.world.kind(thing), None if self.backwards else False)
+            step = self.pick([step for step in possible if (numbers and remaining == 1) or step not in NUMBERS])
+            found = find_ends(Chain(thing, (step,)), self.world)
+            if len(found) != 1 or visited & found:
                 return None
-            here = next(iter(found))
-            passed.add(here)
+            thing = next(iter(found))
+            visited.add(thing)
             steps.append(step)
-        return Chain(start, tuple(steps)), here
+        return Chain(start, tuple(steps)), thing
 
 
 def _draw_program(walker: Walker, sort: Sort, hops: int) -> Program | None:
@@ -206,14 +208,14 @@ def _draw_program(walker: Walker, sort: Sort, hops: int) -> Program | None:
     if sort == "chain":
         return Program("chain", (chain,))
     # An unanswerable chain ends with a fact that is not stated, or a backward step without results.
-    way = True if sort == "count" else None if walker.backwards else False
-    last = _list_steps(walker.world.kind(end), way)
+    backwards = True if sort == "count" else None if walker.backwards else False
+    last = _list_steps(walker.world.kind(end), backwards)
     longer = (Chain(start, (*chain.steps, walker.pick(last))),) if last else None
     return longer and Program("count" if sort == "count" else "chain", longer)
 
 
 def _draw_comparison(walker: Walker, start: str, hops: int) -> Program | None:
-    """Draw a comparison of two things of a kind by a number at the end of the same steps; None at a dead end."""
+    """Draw a comparison, by a number, of the ends of two chains with the same steps; None at a dead end."""
     world, walked = walker.world, walker.walk(start, hops, numbers=False)
     if walked is None:
         return None

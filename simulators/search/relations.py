@@ -17,7 +17,7 @@ class Kind(NamedTuple):
 
 
 class Relation(NamedTuple):
-    """A relation that gives a thing of kind `source` one of kind `target`, or a number if that is ""."""
+    """Relation from things of kind `source` to things of kind `target`, or to numbers if `target` is ""."""
 
     source: str
     target: str
@@ -57,7 +57,7 @@ RELATIONS: Mapping[str, Relation] = {
 NUMBERS: Mapping[str, tuple[int, int]] = {
     "born": (1700, 1980), "founded": (1700, 1990), "published": (1750, 2000), "people": (200, 90_000),
 }  # fmt: skip
-"""Lowest and highest values. `born` is drawn first."""
+"""Lowest and highest value of each number."""
 DIGITS = 1, 9
 """Lowest and highest value of all numbers in a terse world."""
 BY_CODE: Mapping[str, str] = {relation.code: name for name, relation in RELATIONS.items()}

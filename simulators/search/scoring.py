@@ -10,7 +10,7 @@ ARTICLES = re.compile(r"\b(a|an|the)\b")
 PAYS: Mapping[str, Callable[[float], float]] = {"hard": lambda s: 1.0 - s, "frontier": lambda s: 4.0 * s * (1.0 - s)}
 """Reward of the proposer for the solve rate s: decreasing as in SSP, or largest at s = 1/2."""
 MAX_CHARACTERS = 1_000
-"""Characters of an answer that are compared."""
+"""Maximum number of characters compared of an answer."""
 
 
 def normalise(text: str) -> str:
@@ -20,9 +20,9 @@ def normalise(text: str) -> str:
 
 
 def is_exact(answer: str, right: Iterable[str]) -> bool:
-    """Return True if the answer equals one of the right ones after `normalise`, and is not empty then."""
-    said = normalise(answer)
-    return bool(said) and any(said == normalise(each) for each in right)
+    """Return True if the normalised answer is not empty and equals a normalised right answer."""
+    normalised = normalise(answer)
+    return bool(normalised) and any(normalised == normalise(each) for each in right)
 
 
 def compute_f1(answer: str, right: Iterable[str]) -> float:
@@ -30,6 +30,6 @@ def compute_f1(answer: str, right: Iterable[str]) -> float:
     return max((_compute_f1(normalise(answer).split(), normalise(each).split()) for each in right), default=0.0)
 
 
-def _compute_f1(given: list[str], right: list[str]) -> float:
-    common = sum((Counter(given) & Counter(right)).values())
-    return 2 * common / (len(given) + len(right)) if common else 0.0
+def _compute_f1(words: list[str], right_words: list[str]) -> float:
+    common = sum((Counter(words) & Counter(right_words)).values())
+    return 2 * common / (len(words) + len(right_words)) if common else 0.0

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from games.base import IllegalAct, choice, to_one_line
-from simulators.base import Answer
+from simulators.base import Script
 from simulators.person import Speech
 from simulators.played import LEAVING, Faults, PersonGame
 from simulators.search import players
@@ -30,25 +30,25 @@ class Search(PersonGame, LibraryGame):
 
     Acts: search(query), open(title), ANSWER text; `ANSWER none` if no page has the answer. With person "played" a
     second seat, the asker, first words the question and then replies to ASK text (`simulators.search.asker`). Options
-    besides LibraryGame's (`simulators.search.base`) and PersonGame's: pay, "exact" (1 for an exact match) or "f1" (of
-    words), both as in SQuAD's script. Reward parts: `answer`; `cost`, of each call.
+    in addition to LibraryGame's (`simulators.search.base`) and PersonGame's: pay, "exact" (1 for an exact match) or
+    "f1" (of words), both as in SQuAD's script. Reward parts: `answer`; `cost`, of each call.
     """
 
     name = "search"
     seats: tuple[str, ...] = (SOLVER,)
     metadata: ClassVar[dict[str, Any]] = {"name": "search_v0", "render_modes": ["ansi"]}
     reward_parts: Mapping[str, str] = {
-        "answer": "1 for the right answer", "cost": "of a call", "wrong": "the asker said what is not so",
+        "answer": "1 for the right answer", "cost": "of a call", "wrong": "false statements of the asker",
     }  # fmt: skip
-    players: Mapping[str, Callable[[Any, int], Answer]] = with_askers(players.PLAYERS)
+    players: Mapping[str, Callable[[Any, int], Script]] = with_askers(players.PLAYERS)
     person_seat = ASKER
     speeches: ClassVar[tuple[Speech, ...]] = ("script", "played")
 
     def __init__(self, *, pay: Literal["exact", "f1"] = "exact", **options: Any) -> None:
-        self.paid = choice("pay", pay, "exact", "f1")
+        self.scoring = choice("pay", pay, "exact", "f1")
         super().__init__(**options)
         if self.is_played and self.terse:
-            raise ValueError('terse must be false where person is "played"')
+            raise ValueError('terse must be false if person is "played"')
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Draw the match's world and question, or take the option `question`, a dict from `as_record`."""
@@ -57,8 +57,8 @@ class Search(PersonGame, LibraryGame):
             self.question = restore_question(options["question"])
         else:
             self.question = self.draw_question(rng)
-        self.work = self.make_session()
-        self.said: str | None = None
+        self.session = self.make_session()
+        self.answer_text: str | None = None
         if self.is_played:
             self.asker, self.agent_selection = Asker(self.question, self.library), ASKER
 
@@ -80,24 +80,24 @@ class Search(PersonGame, LibraryGame):
 
     def definitions(self, seat: str) -> Sequence[Mapping[str, Any]]:
         """Return the definitions of the solver's tools; () in terse mode and for the asker."""
-        return [tool.definition for tool in make_tools(self.work)] if seat == SOLVER and not self.terse else ()
+        return [tool.definition for tool in make_tools(self.session)] if seat == SOLVER and not self.terse else ()
 
     def public(self) -> dict[str, Any]:
         """Return `question`, its text, and `left`, the remaining calls by tool."""
-        return {"question": self.question_text, "left": dict(self.work.left)}
+        return {"question": self.question_text, "left": dict(self.session.left)}
 
     def private(self, seat: str) -> dict[str, Any]:
         """Return `found`, the titles that searches have shown; for the asker `Asker.facts`."""
         if seat == ASKER:
             return self.asker.facts()
-        return {"found": list(self.work.found)}
+        return {"found": list(self.session.found)}
 
     def legal(self, seat: str) -> list[str] | None:
-        """Return useful acts: calls, and answers from names seen so far. Others may be legal. None for the asker."""
+        """Return useful calls, and answers from names seen so far. Other acts may be legal. None for the asker."""
         if seat == ASKER:
             return None
-        names = self.list_names_read(self.work, self.question_text)
-        return [*self.list_calls(self.work, names), *self.list_answers(names)]
+        names = self.list_names_read(self.session, self.question_text)
+        return [*self.list_calls(self.session, names), *self.list_answers(names)]
 
     def play(self, seat: str, act: str) -> str:
         """Play an act and return its text for the other seat: "" after a call, the text of an answer or a question.
@@ -110,12 +110,12 @@ class Search(PersonGame, LibraryGame):
         if self.is_played and act.startswith("ASK ") and (text := to_one_line(act[4:], MAX_ANSWER)):
             return self._ask(text)
         usage = "?words or =answer" if self.terse else "write one call of a tool, or ANSWER and a text"
-        done = require_kind(read_act(act, self.terse), ("call", "answer"), usage)
-        if done.kind == "call":
-            self.call(seat, done, self.work)
+        parsed = require_kind(read_act(act, self.terse), ("call", "answer"), usage)
+        if parsed.kind == "call":
+            self.call(seat, parsed, self.session)
             self._end_if_out_of_turns()
             return ""
-        self._take_answer(done.text)
+        self._take_answer(parsed.text)
         return to_one_line(act, MAX_ANSWER) if self.is_played else act.strip()
 
     def next_seat(self, seat: str) -> str:
@@ -153,16 +153,18 @@ class Search(PersonGame, LibraryGame):
 
     def _take_answer(self, text: str) -> None:
         """Pay the seat the answer's score, exact match or F1, and end the match."""
-        self.said = text
+        self.answer_text = text
         score = (
-            is_exact(text, self.question.answers) if self.paid == "exact" else compute_f1(text, self.question.answers)
+            is_exact(text, self.question.answers)
+            if self.scoring == "exact"
+            else compute_f1(text, self.question.answers)
         )
         self.pay(self.seats[0], "answer", float(score))
         self.end("answered", "Right." if is_exact(text, self.question.answers) else "Wrong.")
 
     def final_answer(self, seat: str) -> str:
         """Return the solver's answer, normalised for exact match; "" if it gave none."""
-        return normalise(self.said or "") if seat == self.seats[0] else ""
+        return normalise(self.answer_text or "") if seat == self.seats[0] else ""
 
     def figures(self) -> dict[str, float | bool | str]:
         """Return figures for the report: `score` and `success` (exact match), `f1`, and statistics of the search.
@@ -170,18 +172,18 @@ class Search(PersonGame, LibraryGame):
         `recall` is the share of evidence pages that were read. The others are `calls`, `searches`, `opens`, and the
         question's `hops`, `sort` and right `answer`.
         """
-        question, work = self.question, self.work
-        said = self.said or ""
-        right = is_exact(said, question.answers)
-        recall = len(question.evidence & set(work.read)) / len(question.evidence) if question.evidence else 1.0
+        question, session = self.question, self.session
+        answer = self.answer_text or ""
+        right = is_exact(answer, question.answers)
+        recall = len(question.evidence & set(session.read)) / len(question.evidence) if question.evidence else 1.0
         return {
             "score": float(right),
             "success": right,
-            "f1": compute_f1(said, question.answers),
+            "f1": compute_f1(answer, question.answers),
             "recall": recall,
-            "calls": work.calls,
-            "searches": len(work.queries),
-            "opens": work.opened,
+            "calls": session.calls,
+            "searches": len(session.queries),
+            "opens": session.opened,
             "hops": question.hops,
             "sort": question.sort,
             "answer": question.answer,
@@ -199,7 +201,9 @@ class Search(PersonGame, LibraryGame):
         secrets = {text for text in (*question.evidence, question.answer) if text != NONE and len(text) > 1}
         if self.terse:  # any text contains single letters, but not the words of the facts
             secrets |= {word for fact in question.evidence for word in render(world, fact).split() if word[0].isupper()}
-        texts = tuple(sorted(text for text in secrets if text not in question.text and not self.work.has_shown(text)))
+        texts = tuple(
+            sorted(text for text in secrets if text not in question.text and not self.session.has_shown(text))
+        )
         program = () if self.terse else (str(question.program),)
         return {"way": texts, "program": program}
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from games.base import IllegalAct, choice, flag, number, to_one_line, whole_number
-from simulators.base import Answer, SimulatorFault
+from simulators.base import Script, SimulatorFault
 from simulators.search import checker, selfplay_players
 from simulators.search.acts import Act, Kind, read_act, require_kind, write_question
 from simulators.search.base import LibraryGame, as_record, restore_question
@@ -38,7 +38,7 @@ class SearchSelfplay(LibraryGame):
     """Search self-play (SSP): a proposer writes a question with a given answer, and solvers search for that answer.
 
     Acts: the proposer's search, open, QUESTION text PROGRAM program; the solvers' search, open, ANSWER text. Options
-    besides LibraryGame's (`simulators.search.base`; `hops` is the minimum for a question):
+    in addition to LibraryGame's (`simulators.search.base`; `hops` is the minimum for a question):
     solvers: number of solvers of each question.
     pay: "hard" (1 - s, where s is the share of solvers that are right; SSP) or "frontier" (4 s (1 - s)).
     rejected: price of a rejected question. checks: checks of a question, by default all (`simulators.search.checker`).
@@ -52,10 +52,10 @@ class SearchSelfplay(LibraryGame):
     name = "search_selfplay"
     metadata: ClassVar[dict[str, Any]] = {"name": "search_selfplay_v0", "render_modes": ["ansi"]}
     reward_parts: Mapping[str, str] = {
-        "right": "1 for a solver's right answer", "challenge": "the proposer's, by `pays`",
+        "right": "1 for a solver's right answer", "challenge": "the proposer's, by `pay`",
         "rejected": "a question that does not count", "cost": "of a call",
     }  # fmt: skip
-    players: Mapping[str, Callable[[Any, int], Answer]] = selfplay_players.PLAYERS
+    players: Mapping[str, Callable[[Any, int], Script]] = selfplay_players.PLAYERS
 
     def __init__(
         self,
@@ -73,9 +73,9 @@ class SearchSelfplay(LibraryGame):
         **options: Any,
     ) -> None:
         self.solvers = tuple(f"solver_{n + 1}" for n in range(whole_number("solvers", solvers, least=1, most=64)))
-        self.reads = choice("reader", reader, "script", "seat") == "seat"
-        self.seats = (PROPOSER, *self.solvers, *([READER] if self.reads else []))
-        self.pays = choice("pay", pay, *PAYS)
+        self.has_reader_seat = choice("reader", reader, "script", "seat") == "seat"
+        self.seats = (PROPOSER, *self.solvers, *([READER] if self.has_reader_seat else []))
+        self.pay_rule = choice("pay", pay, *PAYS)
         self.checks = read_checks(checks)
         self.noise, self.fine = whole_number("noise", noise, 0, 20), number("rejected", rejected)
         self.rounds, self.reuse = whole_number("rounds", rounds, 1, 1000), flag("reuse", reuse)
@@ -85,7 +85,7 @@ class SearchSelfplay(LibraryGame):
         if set(self.sorts) != {"chain"}:
             raise ValueError("sorts must be chain: a proposer is given the answer")
 
-    # What a game tells.
+    # The deal, rules and views.
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Start round 1: draw the answer to ask for, or take it from the option `example`, a question as a dict."""
@@ -93,7 +93,7 @@ class SearchSelfplay(LibraryGame):
         self.choose_library(rng)
         self.pool: list[Question] = []
         """Accepted questions of earlier rounds."""
-        self._shares: list[float] = []
+        self._solve_rates: list[float] = []
         self._accepted: list[Question] = []
         self._reused = self._faults = self._sound = 0
         self._round = 0
@@ -106,7 +106,7 @@ class SearchSelfplay(LibraryGame):
         """Return the rules as text, equal for all seats."""
         if self.terse:
             return "?words searches, !program asks, =words answers."
-        paid = "the more of them fail" if self.pays == "hard" else "most when half of them are right"
+        paid = "the more of them fail" if self.pay_rule == "hard" else "most when half of them are right"
         return (
             f"The proposer is given an answer, searches for what leads to it, and writes a question; the "
             f"{len(self.solvers)} solvers search for its answer, each alone. Tools, one call at a time, at most "
@@ -125,20 +125,24 @@ class SearchSelfplay(LibraryGame):
     def private(self, seat: str) -> dict[str, Any]:
         """Return the seat's private facts: `left` calls, `found` titles, the proposer's task, the reader's pages."""
         if seat == READER:
-            return {"question": self.question.text, "pages": list(self.shown)} if self.question and self.shown else {}
-        work = self.works.get(seat)
-        own = {"left": dict(work.left), "found": list(work.found)} if work else {}
+            return (
+                {"question": self.question.text, "pages": list(self.reader_pages)}
+                if self.question and self.reader_pages
+                else {}
+            )
+        session = self.sessions.get(seat)
+        own = {"left": dict(session.left), "found": list(session.found)} if session else {}
         if seat == PROPOSER:
-            return {"answer": self.wish.answer, "hops": self.wish.hops, **own}
+            return {"answer": self.requirements.answer, "hops": self.requirements.hops, **own}
         return own
 
     def legal(self, seat: str) -> list[str] | None:
-        """Return useful calls with likely answers or the proposer's valid questions; None for the reader or if none."""
+        """Return useful calls, likely answers or the proposer's valid questions. None for the reader or if empty."""
         if seat == READER:
             return None
-        asked = self.question.text if self.question and seat != PROPOSER else self.wish.answer
-        names = self.list_names_read(self.work, asked)
-        calls = self.list_calls(self.work, names)
+        asked = self.question.text if self.question and seat != PROPOSER else self.requirements.answer
+        names = self.list_names_read(self.session, asked)
+        calls = self.list_calls(self.session, names)
         return [*calls, *(self._valid_questions() if seat == PROPOSER else self.list_answers(names))] or None
 
     def next_seat(self, seat: str) -> str:
@@ -146,21 +150,21 @@ class SearchSelfplay(LibraryGame):
         return self._mover
 
     def play(self, seat: str, act: str) -> str:
-        """Play a call, question or answer and return "": others see nothing of it. Raises IllegalAct for other acts."""
+        """Play a call, question or answer. Returns "": other seats see no acts. Raises IllegalAct for other acts."""
         last: Kind = "question" if seat == PROPOSER else "answer"
         kinds: tuple[Kind, ...] = (last,) if seat == READER else ("call", last)
-        done = require_kind(read_act(act, self.terse), kinds, f"write {'one call or ' * (seat != READER)}your {last}")
+        parsed = require_kind(read_act(act, self.terse), kinds, f"write {'one call or ' * (seat != READER)}your {last}")
         self._acts += 1
-        if done.kind == "call":
-            self.call(seat, done, self.work)
+        if parsed.kind == "call":
+            self.call(seat, parsed, self.session)
             if self._acts >= self.max_acts:
                 self._give_up(seat)
         elif seat == PROPOSER:
-            self._propose(done)
+            self._propose(parsed)
         elif seat == READER:
-            self._take_reader_answer(is_exact(done.text, self._question.answers))
+            self._take_reader_answer(is_exact(parsed.text, self._question.answers))
         else:
-            self._take_answer(seat, is_exact(done.text, self._question.answers))
+            self._take_answer(seat, is_exact(parsed.text, self._question.answers))
         return ""
 
     def figures(self) -> dict[str, float | bool | str]:
@@ -170,16 +174,16 @@ class SearchSelfplay(LibraryGame):
         have exactly the claimed answer on all facts, and `hops` their mean. Also `success`, `calls`, `checker_faults`,
         the last `rejection` and the last `question`.
         """
-        accepted, score = len(self._accepted), sum(self._shares) / self.rounds
+        accepted, score = len(self._accepted), sum(self._solve_rates) / self.rounds
         return {
             "score": score,
             "success": score == 1.0,
-            "s": sum(self._shares) / max(len(self._shares), 1),
+            "s": sum(self._solve_rates) / max(len(self._solve_rates), 1),
             "accepted": accepted / self.rounds,
             "sound": self._sound / max(accepted, 1),
             "reused": self._reused / self.rounds,
             "hops": sum(question.hops for question in self._accepted) / max(accepted, 1),
-            "calls": sum(work.calls for work in self.works.values()),
+            "calls": sum(session.calls for session in self.sessions.values()),
             "checker_faults": self._faults,
             "rejection": self.rejection,
             "question": self._accepted[-1].text if self._accepted else "",
@@ -187,11 +191,12 @@ class SearchSelfplay(LibraryGame):
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
         """Return {"example": program of the question that the proposer could ask}, or {} for one-letter answers."""
-        program = None if len(self.wish.answer) == 1 else self.example.program  # letters stand in any text
+        # Any text contains single letters.
+        program = None if len(self.requirements.answer) == 1 else self.example.program
         return {"example": (program.terse if self.terse else str(program),)} if program else {}
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """Return reset options of two deals with different answers, which only the proposer may know; None for it."""
+        """Return reset options of two deals with different answers. None for the proposer, which knows the answer."""
         if seat == PROPOSER:
             return None
         other = self._draw_example()
@@ -199,14 +204,14 @@ class SearchSelfplay(LibraryGame):
             other = self._draw_example()
         return {"example": as_record(self.example)}, {"example": as_record(other)}
 
-    floor = 0.0  # a proposer at random has read nothing that a question could rest on
+    floor = 0.0  # a random proposer has read no evidence page
 
     # The seats.
 
     @property
-    def work(self) -> Session:
+    def session(self) -> Session:
         """Search session of the seat to move."""
-        return self.works[self._mover]
+        return self.sessions[self._mover]
 
     @property
     def _question(self) -> Question:
@@ -227,10 +232,10 @@ class SearchSelfplay(LibraryGame):
 
     def _begin(self, example: Question) -> None:
         """Start a round: give the proposer the example's answer and a new session, and let it move."""
-        self.example, self.wish = example, Requirements(example.answer, example.hops)
+        self.example, self.requirements = example, Requirements(example.answer, example.hops)
         self.question: Question | None = None
-        self.shown: tuple[str, ...] = ()
-        self.works = {PROPOSER: self.make_session()}
+        self.reader_pages: tuple[str, ...] = ()
+        self.sessions = {PROPOSER: self.make_session()}
         self._right: list[bool] = []
         self._round += 1
         self._move_to(PROPOSER)
@@ -240,20 +245,20 @@ class SearchSelfplay(LibraryGame):
 
     def _valid_questions(self) -> list[str]:
         """Return up to 4 valid questions about the pages that the proposer has read, as acts (cached)."""
-        key = (self._round, len(self.works[PROPOSER].read))
+        key = (self._round, len(self.sessions[PROPOSER].read))
         if self._listed[0] != key:
             self._listed = (
                 key,
-                self._filter_passing(list_possible_programs(self.works[PROPOSER], self.wish)[:MAX_LISTED]),
+                self._filter_passing(list_possible_programs(self.sessions[PROPOSER], self.requirements)[:MAX_LISTED]),
             )
         return list(self._listed[1])
 
     def _filter_passing(self, programs: Sequence[Program]) -> list[str]:
         acts = []
         for program in programs:
-            done = read_act(write_question(program, self.terse), self.terse)
+            parsed = read_act(write_question(program, self.terse), self.terse)
             try:
-                self._check(done or Act("question"), noise=())
+                self._check(parsed or Act("question"), noise=())
             except CheckError:
                 continue
             acts.append(write_question(program, self.terse))
@@ -261,10 +266,10 @@ class SearchSelfplay(LibraryGame):
 
     # The question.
 
-    def _propose(self, done: Act) -> None:
-        noise = mix_with_others(self.works[PROPOSER], self.noise, self.chance) if "gate" in self.checks else ()
+    def _propose(self, parsed: Act) -> None:
+        noise = mix_with_others(self.sessions[PROPOSER], self.noise, self.chance) if "gate" in self.checks else ()
         try:
-            question = self._check(done, noise)
+            question = self._check(parsed, noise)
         except CheckError as why:
             self.rejection = str(why)
         except Exception as error:  # noqa: BLE001 a question that the checker fails on never counts
@@ -272,28 +277,28 @@ class SearchSelfplay(LibraryGame):
             self.rejection = f"the checker cannot check it ({type(error).__name__})"
         else:
             self.question, self.rejection = question, ""
-            if "gate" in self.checks and self.reads:
-                self.shown = noise
+            if "gate" in self.checks and self.has_reader_seat:
+                self.reader_pages = noise
                 self._move_to(READER)
             else:
                 self._accept()
             return
         raise IllegalAct(self.rejection)
 
-    def _check(self, done: Act, noise: Sequence[str]) -> Question:
+    def _check(self, parsed: Act, noise: Sequence[str]) -> Question:
         """Return the question if it passes all checks, except that of a reader seat. Raises CheckError otherwise."""
-        work = self.works[PROPOSER]
-        if any(done.text == question.text for question in self._accepted):
+        session = self.sessions[PROPOSER]
+        if any(parsed.text == question.text for question in self._accepted):
             raise CheckError("it was asked before")
-        question = checker.check(done.text, done.program, self.wish, work, self.checks)
+        question = checker.check(parsed.text, parsed.program, self.requirements, session, self.checks)
         if not self.is_in_split(question):
             raise CheckError("it is kept for another split")
-        if "gate" in self.checks and not self.reads:
-            require_readable(question, list(noise or work.texts), self.terse)
+        if "gate" in self.checks and not self.has_reader_seat:
+            require_readable(question, list(noise or session.texts), self.terse)
         return question
 
     def _take_reader_answer(self, right: bool) -> None:
-        self.shown = ()
+        self.reader_pages = ()
         if right:
             self._accept()
         else:
@@ -331,7 +336,7 @@ class SearchSelfplay(LibraryGame):
 
     def _start_solving(self) -> None:
         self._right = []
-        self.works |= {seat: self.make_session() for seat in self.solvers}
+        self.sessions |= {seat: self.make_session() for seat in self.solvers}
         self._move_to(self.solvers[0])
 
     def _give_up(self, seat: str) -> None:
@@ -349,9 +354,9 @@ class SearchSelfplay(LibraryGame):
             self._move_to(self.solvers[len(self._right)])
             return
         share = sum(self._right) / len(self._right)
-        self._shares.append(share)
+        self._solve_rates.append(share)
         if self._accepted and self._question is self._accepted[-1] and self._question not in self.pool:
-            self.pay(PROPOSER, "challenge", PAYS[self.pays](share))
+            self.pay(PROPOSER, "challenge", PAYS[self.pay_rule](share))
             self.pool.append(self._question)
         self._end_round(f"{sum(self._right)} of {len(self._right)} were right.")
 

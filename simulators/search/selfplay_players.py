@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from games.contracts import View
-from simulators.base import Answer
+from simulators.base import Script
 from simulators.search.acts import write_answer, write_call, write_question
 from simulators.search.base import LibraryGame
 from simulators.search.checker import list_possible_programs
@@ -19,10 +19,10 @@ from simulators.search.questions import draw_question
 from simulators.search.relations import RELATIONS
 
 PROPOSER, READER = "proposer", "reader"
-Propose = Callable[[Any, int], Answer]
+PlayerFactory = Callable[[Any, int], Script]
 
 
-def _make_random(game: LibraryGame, seed: int) -> Answer:
+def _make_random(game: LibraryGame, seed: int) -> Script:
     """Return a proposer that writes a random question about the world without reading any page."""
     rng = np.random.default_rng([seed, 1])  # independent of the match, which may have the same seed
 
@@ -34,34 +34,34 @@ def _make_random(game: LibraryGame, seed: int) -> Answer:
     return act
 
 
-def _make_oracle(game: LibraryGame, seed: int) -> Answer:
+def _make_oracle(game: LibraryGame, seed: int) -> Script:
     """Return a proposer that knows the match's example question, reads its evidence pages and asks it."""
 
     def act(view: View) -> str:
-        work, example = game.work, game.example
-        for page in sorted(example.evidence - set(work.read)):
-            return write_call("open" if page in work.found else "search", page, game.terse)
+        session, example = game.session, game.example
+        for page in sorted(example.evidence - set(session.read)):
+            return write_call("open" if page in session.found else "search", page, game.terse)
         return write_question(example.program, game.terse)
 
     return act
 
 
-def _make_reader(game: LibraryGame, seed: int) -> Answer:
+def _make_reader(game: LibraryGame, seed: int) -> Script:
     """Return a proposer that reads about the given answer and things that name it, until a chain leads to it.
 
     It prefers a chain without backward steps. If its calls run out, it asks any valid chain found, or writes nothing.
     """
 
     def act(view: View) -> str:
-        work = game.work
-        programs = list_possible_programs(work, game.wish)
+        session = game.session
+        programs = list_possible_programs(session, game.requirements)
         if programs and "^" not in str(programs[0]):
             return write_question(programs[0], game.terse)
-        unread = [title for title in work.found if title not in work.read]
-        if unread and work.left.get("opens", 0) > 0:
+        unread = [title for title in session.found if title not in session.read]
+        if unread and session.left.get("opens", 0) > 0:
             return write_call("open", unread[0], game.terse)
-        query = next((query for query in _list_queries(game) if query not in work.queries), None)
-        if query and work.left["searches"] > 0:
+        query = next((query for query in _list_queries(game) if query not in session.queries), None)
+        if query and session.left["searches"] > 0:
             return write_call("search", query, game.terse)
         return write_question(programs[0], game.terse) if programs else ""
 
@@ -70,8 +70,8 @@ def _make_reader(game: LibraryGame, seed: int) -> Answer:
 
 def _list_queries(game: LibraryGame) -> Iterator[str]:
     """Yield queries for the given answer and for pages that name it, then the same for every thing read about."""
-    notes = Notes.of(game.work.texts)
-    for name in dict.fromkeys([game.wish.answer, *notes.facts]):
+    notes = Notes.of(game.session.texts)
+    for name in dict.fromkeys([game.requirements.answer, *notes.facts]):
         yield name
         yield from (
             write_backward_query(name, each, game.terse)
@@ -80,24 +80,27 @@ def _list_queries(game: LibraryGame) -> Iterator[str]:
         )
 
 
-def _make_player(propose: Propose, solve: Propose) -> Callable[[Any, int], Answer]:
-    """Return a player of all seats from a proposer and a solver; as the reader it answers from the pages shown."""
+def _make_player(make_proposer: PlayerFactory, make_solver: PlayerFactory) -> PlayerFactory:
+    """Return a factory of players of all seats from those of a proposer and a solver.
 
-    def make(game: LibraryGame, seed: int) -> Answer:
-        proposes, solves = propose(game, seed), solve(game, seed)
+    At the reader's seat they answer from the pages shown.
+    """
+
+    def make(game: LibraryGame, seed: int) -> Script:
+        propose, solve = make_proposer(game, seed), make_solver(game, seed)
 
         def act(view: View) -> str:
             if view.seat == READER:
                 pages = view.private["pages"]
                 return write_answer(find_answer(view.private["question"], pages, game.terse), game.terse)
-            return proposes(view) if view.seat == PROPOSER else solves(view)
+            return propose(view) if view.seat == PROPOSER else solve(view)
 
         return act
 
     return make
 
 
-PLAYERS: Mapping[str, Callable[[Any, int], Answer]] = {
+PLAYERS: Mapping[str, PlayerFactory] = {
     "noop": lambda game, seed: lambda view: "",
     "random": _make_player(_make_random, SOLVERS["random"]),
     "oracle": _make_player(_make_oracle, SOLVERS["oracle"]),

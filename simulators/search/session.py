@@ -14,12 +14,14 @@ SNIPPET = 80
 
 
 class Budget(NamedTuple):
-    """Limits of a seat: number of searches, number of page openings, and pages that one search returns."""
+    """Limits of a seat's use of the library."""
 
     searches: int
+    """Maximum number of searches."""
     opens: int
+    """Maximum number of pages opened."""
     results: int
-    """Pages returned by a search."""
+    """Maximum number of pages found by one search."""
 
 
 class Session:
@@ -38,7 +40,7 @@ class Session:
         self.read: dict[str, str] = {}
         """Text shown of each page, by title."""
         self.opened = 0
-        self.shown: list[str] = []
+        self.observations: list[str] = []
         """Texts returned by the tools."""
 
     @property
@@ -87,10 +89,10 @@ class Session:
 
     def has_shown(self, text: str) -> bool:
         """Return True if a tool's result has contained this text."""
-        return any(text in each for each in self.shown)
+        return any(text in each for each in self.observations)
 
     def _show(self, text: str) -> str:
-        self.shown.append(text)
+        self.observations.append(text)
         return text
 
     def _format_entry(self, title: str, query: str) -> str:

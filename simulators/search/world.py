@@ -92,12 +92,14 @@ class World:
 @functools.cache
 def _list_reserved_words() -> frozenset[str]:
     """Return the words of page and question templates in lower case, which no invented name may use."""
-    said = [sentence for relation in RELATIONS.values() for sentence in (*relation.sentences, relation.noun)]
-    return frozenset(re.findall("[a-z]+", " ".join([*said, *KINDS, *(kind.plural for kind in KINDS.values())]).lower()))
+    templates = [sentence for relation in RELATIONS.values() for sentence in (*relation.sentences, relation.noun)]
+    return frozenset(
+        re.findall("[a-z]+", " ".join([*templates, *KINDS, *(kind.plural for kind in KINDS.values())]).lower())
+    )
 
 
 def _invent_words(rng: np.random.Generator) -> Iterator[str]:
-    """Yield distinct invented words of two or three syllables, capitalised, without end."""
+    """Yield an endless sequence of distinct invented words of two or three syllables, capitalised."""
     seen = set(_list_reserved_words())
     while True:
         parts = [
@@ -127,7 +129,7 @@ def invent_names(counts: dict[str, int], rng: np.random.Generator) -> dict[str, 
         drawn_names = [next(words) for _ in range(count)]
         if kind in heads:
             drawn = rng.integers(len(heads[kind]), size=count).tolist()
-            picked = [heads[kind][one] for one in drawn]
+            picked = [heads[kind][index] for index in drawn]
             shape = "{word} {head}" if kind == "company" else "The {head} of {word}"
             drawn_names = [shape.format(word=word, head=head) for word, head in zip(drawn_names, picked, strict=True)]
         names[kind] = drawn_names

@@ -16,7 +16,7 @@ from simulators.sql.schemas import Cell, Rows, Schema, read_result, to_result_se
 from simulators.tools import read_calls
 
 OBSERVATION, SHOWN_ROWS, CELL = 2_000, 10, 200
-"""Maximum characters of an observation, number of rows of a longer one that are shown, maximum characters of a cell."""
+"""Maximum characters of an observation, number of rows shown of a longer result, and maximum characters of a cell."""
 REASONING = 1_000
 """Maximum number of characters of reasoning that the judge reads."""
 MAX_NAMES = 200
@@ -60,9 +60,9 @@ def read_sql(act: str, terse: bool) -> WriterAct:
             return WriterAct("query" if tag.lower() == "sql" else "solution", sql, reasoning)
     elif not blocks:
         calls = read_calls(rest, limit=2)
-        given = calls[0].arguments.get("sql") if len(calls) == 1 and calls[0].name == "query" else None
-        if isinstance(given, str) and given.strip():
-            return WriterAct("query", given.strip(), to_one_line(thoughts, REASONING))
+        argument = calls[0].arguments.get("sql") if len(calls) == 1 and calls[0].name == "query" else None
+        if isinstance(argument, str) and argument.strip():
+            return WriterAct("query", argument.strip(), to_one_line(thoughts, REASONING))
     raise IllegalAct(WRITER_USAGE)
 
 
@@ -75,9 +75,9 @@ def write_sql(sql: str, terse: bool, final: bool) -> str:
 
 
 def read_names(act: str, schema: Schema) -> tuple[frozenset[str], int]:
-    """Return the schema's names in a grounder's act, with the tables of columns, and the number of unknown names.
+    """Parse a grounder's act. Returns the known names in it and the number of unknown ones.
 
-    Raises IllegalAct if no name is in the schema.
+    A column also adds its table. Raises IllegalAct if no name is in the schema.
     """
     if schema.terse:
         named, unknown = _read_terse_names(act, schema)
@@ -129,26 +129,26 @@ class Result(NamedTuple):
     rows: Rows | None
 
 
-def read_answer(text: str, terse: bool) -> Result:
-    """Parse the text that `run_sql` returned as an observation and a set of rows."""
+def make_result(text: str, terse: bool) -> Result:
+    """Convert the text that `run_sql` returned to an observation and a set of rows."""
     if text.startswith("Error"):
         missing = NO_COLUMN.search(text)
         if terse:
             return Result(f"bad {to_one_line(missing[1], CELL)}" if missing else "bad", None)
         return Result(to_one_line(text, OBSERVATION), None)
-    columns, rows, is_whole = read_result(text)
+    columns, rows, is_complete = read_result(text)
     if terse:
         shown = ", ".join(" ".join(map(_format_cell, row)) for row in rows[:SHOWN_ROWS])
         shown = shown if len(columns) > 1 else shown.replace(",", "")
-        return Result(to_one_line(shown, OBSERVATION) or "none", to_result_set(rows) if is_whole else None)
-    return Result(_format_table(columns, rows, is_whole), to_result_set(rows) if is_whole else None)
+        return Result(to_one_line(shown, OBSERVATION) or "none", to_result_set(rows) if is_complete else None)
+    return Result(_format_table(columns, rows, is_complete), to_result_set(rows) if is_complete else None)
 
 
-def _format_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]], is_whole: bool) -> str:
+def _format_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]], is_complete: bool) -> str:
     """Return a result as lines of cells. A result of over 2,000 characters or too many rows is cut to ten rows."""
     lines = [" | ".join(map(_format_cell, columns)), *(" | ".join(map(_format_cell, row)) for row in rows)]
-    if len("\n".join(lines)) > OBSERVATION or not is_whole:
-        count = f"{len(rows):,}" if is_whole else f"over {len(rows):,}"
+    if len("\n".join(lines)) > OBSERVATION or not is_complete:
+        count = f"{len(rows):,}" if is_complete else f"over {len(rows):,}"
         lines = [*lines[: SHOWN_ROWS + 1], f"({SHOWN_ROWS} of {count} rows)"]
     elif not rows:
         lines.append("(no rows)")

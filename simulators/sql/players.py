@@ -8,13 +8,13 @@ from typing import Protocol
 import numpy as np
 
 from games.contracts import View
-from simulators.base import Answer
+from simulators.base import Script
 from simulators.sql.acts import write_names, write_sql
 from simulators.sql.questions import Question, draw_question
 from simulators.sql.schemas import World
 
 SLIPS = 0.5
-"""Probability that the flawed writer's solution is wrong: the true query with one mistake."""
+"""Probability that the flawed writer's solution is the true query with one mistake."""
 OMITS, ADDS, MISJUDGES = 0.2, 0.25, 0.25
 """Probabilities that the flawed grounder omits a name, that it adds one, and that the flawed judge is wrong."""
 
@@ -23,7 +23,7 @@ class Match(Protocol):
     """Attributes of a text-to-SQL match that scripted players read."""
 
     question: Question
-    named: frozenset[str]
+    linked_names: frozenset[str]
     terse: bool
 
     @property
@@ -34,12 +34,12 @@ class Match(Protocol):
     def turns_left(self) -> int: ...
 
 
-def _make_noop(game: Match, seed: int) -> Answer:
+def _make_noop(game: Match, seed: int) -> Script:
     """Return a player that writes nothing."""
     return lambda view: ""
 
 
-def _make_random(game: Match, seed: int) -> Answer:
+def _make_random(game: Match, seed: int) -> Script:
     """Return a player that answers another random question of the same level and database, and judges at random."""
     rng = np.random.default_rng([seed, 1])  # independent of the match, which may have the same seed
 
@@ -52,7 +52,7 @@ def _make_random(game: Match, seed: int) -> Answer:
     return act
 
 
-def _make_oracle(game: Match, seed: int) -> Answer:
+def _make_oracle(game: Match, seed: int) -> Script:
     """Return a player that names the true query's tables and columns, writes the query at once, and judges correctly.
 
     If the grounder has omitted a name of the true query, the writer writes a wrong query.
@@ -68,7 +68,7 @@ def _make_oracle(game: Match, seed: int) -> Answer:
     return act
 
 
-def _make_lister(game: Match, seed: int) -> Answer:
+def _make_lister(game: Match, seed: int) -> Script:
     """Return a grounder that names the whole schema; at the other seats it plays like the oracle."""
     oracle = _make_oracle(game, seed)
     return lambda view: write_names(game.world.schema.names(), game.terse) if _is_grounder(view) else oracle(view)
@@ -78,7 +78,7 @@ def _is_grounder(view: View) -> bool:
     return view.seat == "grounder"
 
 
-def _make_flawed(game: Match, seed: int) -> Answer:
+def _make_flawed(game: Match, seed: int) -> Script:
     """Return a player that is right about half of the time, as training data for imitation.
 
     The writer gives its solution at once, after running it as a query, or after running a query that fails. The
@@ -108,7 +108,7 @@ def _make_flawed(game: Match, seed: int) -> Answer:
 
 def _choose_query(game: Match) -> str:
     """Return the true query, or a wrong one if the writer does not see all of its names."""
-    return game.question.sql if game.named.issuperset(game.question.names) else game.question.wrong[0]
+    return game.question.sql if game.linked_names.issuperset(game.question.names) else game.question.wrong[0]
 
 
 def _draw_flawed_names(game: Match, rng: np.random.Generator) -> tuple[str, ...]:
@@ -126,7 +126,7 @@ def _write_verdict(is_right: bool) -> str:
     return "yes" if is_right else "no"
 
 
-PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
+PLAYERS: Mapping[str, Callable[[Match, int], Script]] = {
     "noop": _make_noop,
     "random": _make_random,
     "oracle": _make_oracle,

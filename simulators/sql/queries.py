@@ -1,4 +1,4 @@
-"""Structured queries, which generate SQL, the question in words, and incorrect variants."""
+"""Structured queries: each generates its SQL, its question in words, and incorrect variants."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from simulators.sql.schemas import Cell, Column, Schema, Table
 
 Operator = Literal["=", ">", "<"]
 AGGREGATES = {"max": "highest", "min": "lowest", "sum": "total", "avg": "average"}
-INSTEAD = {"max": "min", "min": "max", "sum": "avg", "avg": "sum"}
-FLIPPED: dict[Operator, Operator] = {"=": ">", ">": "<", "<": ">"}
-IS = {"=": "", ">": "above ", "<": "below "}
+OTHER_AGGREGATE = {"max": "min", "min": "max", "sum": "avg", "avg": "sum"}
+OTHER_OPERATOR: dict[Operator, Operator] = {"=": ">", ">": "<", "<": ">"}
+"""Mistaken aggregate and operator of a wrong query, by the right one."""
+OPERATOR_WORDS = {"=": "", ">": "above ", "<": "below "}
 TIGHT, OPENED = re.compile(r" ([=<>]) |(?<=\w) (\()"), re.compile(r"\((?=[a-z])")
-"""Where terse SQL drops or adds a blank, so that a word is the same token everywhere for tiny models."""
-TERSE_IS = {"=": "", ">": "over ", "<": "less "}
+"""Where terse SQL drops or adds a blank, so that a word is the same token everywhere (for tiny models)."""
+TERSE_OPERATOR_WORDS = {"=": "", ">": "over ", "<": "less "}
 
 
 class Condition(NamedTuple):
-    """Comparison of a column with a value; None stands for the column's average."""
+    """Comparison of a column with a value, or with the column's average if `value` is None."""
 
     table: Table
     column: Column
@@ -42,7 +43,7 @@ class Query:
     order: tuple[Column, bool] | None = None
     """Column to sort by, of which the row with the highest (True) or lowest value is selected."""
     having: int | None = None
-    """Number of joined rows that a selected row must exceed."""
+    """Selected rows have more than this number of joined rows."""
 
     @property
     def key(self) -> str:
@@ -92,7 +93,8 @@ class Query:
     def _terse_text(self) -> str:
         words = f"{self.aggregate} {self.target.name}".strip() if self.target else f"how {self.table.name}"
         conditions = [
-            f"{c.column.name} {TERSE_IS[c.operator]}{'avg' if c.value is None else c.value}" for c in self.where
+            f"{c.column.name} {TERSE_OPERATOR_WORDS[c.operator]}{'avg' if c.value is None else c.value}"
+            for c in self.where
         ]
         if self.order:
             conditions.append(f"{'max' if self.order[1] else 'min'} {self.order[0].name}")
@@ -102,47 +104,47 @@ class Query:
 
     def _full_text(self) -> str:
         noun, plural = self.table.noun, self.table.plural
-        of = f"the {self.target.phrase}" if self.target else ""
+        target = f"the {self.target.phrase}" if self.target else ""
         conditions = " and ".join(map(self._word_condition, self.where))
         if self.order:
             extreme = "highest" if self.order[1] else "lowest"
-            return f"What is {of} of the {noun} with the {extreme} {self.order[0].phrase}?"
+            return f"What is {target} of the {noun} with the {extreme} {self.order[0].phrase}?"
         if self.having is not None and self.joined:
-            return f"List {of} of every {noun} with at least {self.having + 1} {self.joined.plural}."
+            return f"List {target} of every {noun} with at least {self.having + 1} {self.joined.plural}."
         if not self.target:
             return f"How many {plural} are there {conditions}?"
         if self.aggregate:
             return f"What is the {AGGREGATES[self.aggregate]} {self.target.phrase} of the {plural} {conditions}?"
-        return f"List {of} of every {noun} {conditions}."
+        return f"List {target} of every {noun} {conditions}."
 
     def _word_condition(self, condition: Condition) -> str:
         table, column, operator, value = condition
         right = f"the average {column.phrase}" if value is None else str(value)
-        says = f"{column.phrase} {IS[operator]}{right}"
+        comparison = f"{column.phrase} {OPERATOR_WORDS[operator]}{right}"
         if table == self.table:
-            return f"with {says}"
+            return f"with {comparison}"
         if table.name in self.table.parents:
-            return f"whose {table.noun} has {says}"
-        return f"that has a {table.noun} with {says}"
+            return f"whose {table.noun} has {comparison}"
+        return f"that has a {table.noun} with {comparison}"
 
-    def list_nearly_right(self) -> Iterator[Query]:
+    def list_wrong_variants(self) -> Iterator[Query]:
         """Yield variants with one mistake: a condition omitted or reversed, another column, aggregate, order, bound."""
         for n, condition in enumerate(self.where):
             yield replace(self, where=self.where[:n] + self.where[n + 1 :])
-            turned = condition._replace(operator=FLIPPED[condition.operator])
-            yield replace(self, where=(*self.where[:n], turned, *self.where[n + 1 :]))
+            reversed_condition = condition._replace(operator=OTHER_OPERATOR[condition.operator])
+            yield replace(self, where=(*self.where[:n], reversed_condition, *self.where[n + 1 :]))
         if self.target:
             others = [c for c in self.table.columns if c != self.target and (not self.aggregate or not c.is_text)]
             yield from (replace(self, target=other) for other in others)
         if self.aggregate:
-            yield replace(self, aggregate=INSTEAD[self.aggregate])
+            yield replace(self, aggregate=OTHER_AGGREGATE[self.aggregate])
         if self.order:
             yield replace(self, order=(self.order[0], not self.order[1]))
         if self.having is not None:
             yield replace(self, having=0)
             yield replace(self, having=self.having + 1)
 
-    def list_failing(self) -> Iterator[Query]:
+    def list_failing_variants(self) -> Iterator[Query]:
         """Yield variants that may fail with an SQL error: without the join, or with another table or its column."""
         if self.joined:
             yield replace(self, joined=None, having=None)

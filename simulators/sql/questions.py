@@ -1,4 +1,4 @@
-"""Questions of four levels, with the query that answers them and nearly right queries."""
+"""Questions of four levels, with the query that answers them and wrong queries."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ TRIES = 400
 class Question(NamedTuple):
     """Question with its level, the true query, and that query's result as a set of rows.
 
-    `names` are the tables and columns of the true query. `wrong` are nearly right queries with other results, `failing`
-    are queries that give errors.
+    `names` are the tables and columns of the true query. `wrong` are queries with one mistake, whose results differ.
+    `failing` are queries that give errors.
     """
 
     level: int
@@ -35,7 +35,10 @@ class Question(NamedTuple):
 
 
 def draw_question(world: World, level: int, rng: np.random.Generator) -> Question:
-    """Draw a question of this level whose result is not empty and differs from the results of nearly right queries."""
+    """Draw a question of this level whose result is not empty and differs from that of every wrong variant.
+
+    Raises SimulatorFault after 400 tries.
+    """
     for _ in range(TRIES):
         query = _draw_query(world, level, rng)
         question = _make_question(world, level, query) if query else None
@@ -45,16 +48,16 @@ def draw_question(world: World, level: int, rng: np.random.Generator) -> Questio
 
 
 def _make_question(world: World, level: int, query: Query) -> Question | None:
-    """Return the question of a query, or None if its result is empty, ambiguous or that of a nearly right query."""
+    """Return the question of a query, or None if its result is empty, ambiguous or that of a wrong variant."""
     rows = world.rows(query.sql())
     if rows <= {(None,), (0,)}:
         return None
-    wrong = tuple(dict.fromkeys(other.sql() for other in query.list_nearly_right()))
+    wrong = tuple(dict.fromkeys(other.sql() for other in query.list_wrong_variants()))
     if any(world.rows(sql) == rows for sql in wrong):
         return None  # a wrong query would count as right
     if query.order and _is_tied(world.values(query.table.name, query.order[0].name), highest=query.order[1]):
         return None
-    failing = tuple(sql for sql in (other.sql() for other in query.list_failing()) if _fails(world, sql))
+    failing = tuple(sql for sql in (other.sql() for other in query.list_failing_variants()) if _fails(world, sql))
     return Question(level, query.text(), query.sql(), rows, query.names(), wrong, failing)
 
 
@@ -94,9 +97,9 @@ def _draw_query(world: World, level: int, rng: np.random.Generator) -> Query | N
         return replace(
             plain, table=parent, target=_draw_column(parent, rng), joined=child, having=int(rng.integers(1, 4))
         )
-    one, two = (parent, child) if level == 3 and kind == 2 else (child, parent)
-    joined = replace(plain, table=one, target=_draw_column(one, rng), joined=two)
-    joined = replace(joined, where=(_draw_condition(world, two, _draw_column(two, rng), rng),))
+    main, side = (parent, child) if level == 3 and kind == 2 else (child, parent)
+    joined = replace(plain, table=main, target=_draw_column(main, rng), joined=side)
+    joined = replace(joined, where=(_draw_condition(world, side, _draw_column(side, rng), rng),))
     return joined if level == 3 else _aggregate(joined, rng)
 
 

@@ -1,4 +1,4 @@
-"""Generated databases of three to six tables with keys and rows. A database depends on its number alone."""
+"""Generated databases of three to six tables. The number of a database determines its schema and rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from simulators.confine.sql import Database, Limits
 from simulators.sql.words import COLUMNS, NOUNS, Attribute, Entity, read_domains
 
 ROWS, TERSE_ROWS, DIGITS = (12, 24), 8, 10
-"""Range of a table's number of rows (end excluded); number of rows of a terse table; number of its values (0 to 9)."""
+"""Range of a table's number of rows (end excluded); number of rows of a terse table, and of its values (0 to 9)."""
 TERSE_TABLES, TERSE_COLUMNS = 3, 2
 LIMITS = Limits(seconds=2.0, steps=2_000_000, rows=500, characters=100_000)
 """Limits of one query, far above any correct result."""
@@ -74,24 +74,24 @@ class Schema(NamedTuple):
         columns = [f"{table.name}.{column}" for table in self.tables for column in self.all_columns(table)]
         return (*columns, *(table.name for table in self.tables))
 
-    def text(self, named: Collection[str] | None = None) -> str:
-        """Return the schema as text for a prompt, or only the tables and columns in `named` if given.
+    def text(self, names: Collection[str] | None = None) -> str:
+        """Return the schema as text for a prompt, or only the tables and columns in `names` if given.
 
         Each line is a table, with the types and references of its columns. A terse schema is a single line of columns,
         each followed by its table.
         """
         shown = []
         for table in self.tables:
-            columns = [c for c in self.all_columns(table) if named is None or f"{table.name}.{c}" in named]
-            if named is not None and table.name not in named:
+            columns = [c for c in self.all_columns(table) if names is None or f"{table.name}.{c}" in names]
+            if names is not None and table.name not in names:
                 continue
             if self.terse:
                 shown += ["|", *([f"{column} {table.name}" for column in columns] or [table.name])]
             else:
-                shown.append(f"{table.name}({', '.join(self._type_columns(table, columns))})")
+                shown.append(f"{table.name}({', '.join(self._declare_columns(table, columns))})")
         return (" " if self.terse else "\n").join(shown)
 
-    def _type_columns(self, table: Table, columns: list[str]) -> list[str]:
+    def _declare_columns(self, table: Table, columns: list[str]) -> list[str]:
         types = {column.name: "TEXT" if column.is_text else "INTEGER" for column in table.columns}
         types |= {self.table(parent).key: f"INTEGER REFERENCES {parent}" for parent in table.parents}
         types[table.key] = "INTEGER PRIMARY KEY"
@@ -127,7 +127,7 @@ def run_sql(terse: bool, index: int, sql: str) -> str:
 
 
 def load_world(terse: bool, index: int) -> World:
-    """Return the database with this number. Matches of a thread share it, because queries cannot change it."""
+    """Return the database with this number. The matches of a thread share it, as queries cannot change it."""
     return _WORLDS.build(terse, index)
 
 
@@ -156,11 +156,11 @@ def _draw_schema(index: int, rng: np.random.Generator) -> Schema:
     """Draw three to six entities of one domain, including all that they refer to, and names of tables and columns."""
     domains = _load_domains()
     entities = domains[list(domains)[index % len(domains)]]
-    by_noun, most = {entity.noun: entity for entity in entities}, int(rng.integers(3, 7))
+    by_noun, max_tables = {entity.noun: entity for entity in entities}, int(rng.integers(3, 7))
     chosen: set[str] = set()
     for noun in rng.permutation(list(by_noun)).tolist():
-        wanted = chosen | _add_parents(noun, by_noun)
-        if len(chosen) < 3 or len(wanted) <= most:
+        wanted = chosen | _with_parents(noun, by_noun)
+        if len(chosen) < 3 or len(wanted) <= max_tables:
             chosen = wanted
     is_plural = bool(rng.integers(2))
     name = {noun: _make_plural(noun) if is_plural else noun for noun in chosen}
@@ -175,8 +175,8 @@ def _draw_schema(index: int, rng: np.random.Generator) -> Schema:
     return Schema(index, False, tuple(tables))
 
 
-def _add_parents(noun: str, by_noun: dict[str, Entity]) -> set[str]:
-    return {noun}.union(*(_add_parents(parent, by_noun) for parent in by_noun[noun].parents))
+def _with_parents(noun: str, by_noun: dict[str, Entity]) -> set[str]:
+    return {noun}.union(*(_with_parents(parent, by_noun) for parent in by_noun[noun].parents))
 
 
 def _make_plural(noun: str) -> str:
@@ -195,8 +195,8 @@ def _draw_terse_schema(index: int, rng: np.random.Generator) -> Schema:
     for n, key in enumerate(keys):
         numbers = [Attribute(c, (c,), 0, DIGITS - 1, ()) for c in columns[n * TERSE_COLUMNS :][:TERSE_COLUMNS]]
         parents = (tables[int(rng.integers(n))].name,) if n else ()
-        own = tuple(Column(number.phrase, number) for number in numbers)
-        tables.append(Table(f"{key}s", key, f"{key}s", key, own, parents))
+        attributes = tuple(Column(number.phrase, number) for number in numbers)
+        tables.append(Table(f"{key}s", key, f"{key}s", key, attributes, parents))
     return Schema(index, True, tuple(tables))
 
 

@@ -10,12 +10,12 @@ import numpy as np
 from games.base import ACTION_LENGTH, IllegalAct, choice, flag, to_one_line, whole_number
 from games.contracts import TOOL
 from games.families.book import fold
-from games.slow import slowly
-from simulators.base import Answer, Simulator
+from games.slow import offload
+from simulators.base import Script, Simulator
 from simulators.sql.acts import (
     Result,
     WriterAct,
-    read_answer,
+    make_result,
     read_names,
     read_sql,
     read_verdict,
@@ -45,7 +45,7 @@ class Sql(Simulator):
     `turns` acts. Then the judge reads the question and the writer's reasoning, solution and result, and says whether
     the solution is right.
 
-    Options besides Simulator's: seats, "writer" (alone, with the whole schema) or "all"; schemas, the number of
+    Options in addition to Simulator's: seats, "writer" (alone, with the whole schema) or "all"; schemas, the number of
     databases (a database is the entity of the split); levels of the questions, a number from 1 to 4 or a list; turns, 1
     to 5 (1: only the solution); team, whether all seats are paid `right` and nothing else; terse, for tiny models:
     databases of three tables and acts of few tokens.
@@ -65,7 +65,7 @@ class Sql(Simulator):
         RIGHT: "the solution has the right result", LINKED: "F1 of the named tables and columns",
         JUDGED: "the verdict is right",
     }  # fmt: skip
-    players: Mapping[str, Callable[[Sql, int], Answer]] = PLAYERS
+    players: Mapping[str, Callable[[Sql, int], Script]] = PLAYERS
     judge_seat = ""
 
     def __init__(
@@ -83,10 +83,10 @@ class Sql(Simulator):
         self.schemas = whole_number("schemas", schemas, least=10, most=MAX_SCHEMAS)
         listed = levels if isinstance(levels, list | tuple) and levels else [levels]
         self.levels = tuple(whole_number("levels", level, least=LEVELS[0], most=LEVELS[-1]) for level in listed)
-        self.most_turns = whole_number("turns", turns, least=1, most=TURNS)
+        self.max_turns = whole_number("turns", turns, least=1, most=TURNS)
         self.team, self.terse = flag("team", team), flag("terse", terse)
         if self.team and seats != "all":
-            raise ValueError('seats must be "all" where team is true: the writer has no team')
+            raise ValueError('seats must be "all" if team is true: the writer alone is no team')
         self.cooperative = self.team
         self.judge_seat = JUDGE if JUDGE in self.seats else ""
         super().__init__(talk=False, **options)
@@ -98,7 +98,7 @@ class Sql(Simulator):
         self.question: Question = draw_question(self.world, level, rng)
         if truth := options.get("truth"):
             self.question = self.question._replace(sql=truth, rows=self.world.rows(truth))
-        self.named = frozenset(self.schema.names())
+        self.linked_names = frozenset(self.schema.names())
         self._unknown = self._queries = self._errors = self._acts = 0
         self._was_answered = False
         self.solution: WriterAct | None = None
@@ -123,16 +123,16 @@ class Sql(Simulator):
     @property
     def turns_left(self) -> int:
         """Remaining acts of the writer, the next one included."""
-        return self.most_turns - self._acts
+        return self.max_turns - self._acts
 
     def rules(self) -> str:
         """Return the rules as text: the acts of each seat."""
         if self.terse:
             return "?sql asks, =sql answers."
-        asks = "" if self.most_turns == 1 else "Before that you may run queries: write <sql>SELECT …</sql>. "
+        asks = "" if self.max_turns == 1 else "Before that you may run queries: write <sql>SELECT …</sql>. "
         writer = (
             f"Answer the question by one SQLite query, which only reads: write <solution>SELECT …</solution>. {asks}"
-            f"You have {self.most_turns} turns in all. The result has just the columns that are asked for."
+            f"You have {self.max_turns} turns in all. The result has just the columns that are asked for."
         )
         if self.seats == (WRITER,):
             return writer
@@ -144,7 +144,7 @@ class Sql(Simulator):
 
     def definitions(self, seat: str) -> Sequence[Mapping[str, Any]]:
         """Return the writer's tool `query`; nothing if it has only one turn or acts are terse."""
-        return [Tool.of(self.query).definition] if seat == WRITER and self.most_turns > 1 and not self.terse else ()
+        return [Tool.of(self.query).definition] if seat == WRITER and self.max_turns > 1 and not self.terse else ()
 
     def public(self) -> dict[str, Any]:
         """Return `question` and the writer's `turns_left`."""
@@ -154,7 +154,7 @@ class Sql(Simulator):
         """Return the seat's `schema`; for the judge also the writer's `reasoning`, `sql` and `result`."""
         if seat == GROUNDER:
             return {"schema": self.schema.text()}
-        shown = {"schema": self.schema.text(self.named)}
+        shown = {"schema": self.schema.text(self.linked_names)}
         if seat == WRITER:
             return shown
         solved = self.solution or WriterAct("solution", "", "")
@@ -167,17 +167,17 @@ class Sql(Simulator):
             return ["yes", "no"]
         if seat == GROUNDER:
             return [write_names([name], self.terse) for name in self.schema.names()[:LISTED]]
-        columns = sorted(name for name in self.named if "." in name)[:LISTED]
+        columns = sorted(name for name in self.linked_names if "." in name)[:LISTED]
         plain = ["SELECT 1", *("SELECT {1} FROM {0}".format(*name.split(".")) for name in columns)]
         plain = [sql.lower() if self.terse else sql for sql in plain]
         return [write_sql(sql, self.terse, final) for sql in plain for final in (True, False)[: self.turns_left]]
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
-        """Return the true query and its result. A short result, or one after an answered query, is left out."""
+        """Return the true query and its result. The result is left out if it is short or a query was answered."""
         rows = fold(" ".join(str(cell) for row in sorted(self.question.rows, key=str) for cell in row))
-        telling = len(rows) >= MIN_PROBE_LENGTH and not self._was_answered
+        is_secret = len(rows) >= MIN_PROBE_LENGTH and not self._was_answered
         secrets: dict[str, tuple[str, ...]] = {"query": (self.question.sql,)}
-        return secrets | ({"result": (rows,)} if telling else {})
+        return secrets | ({"result": (rows,)} if is_secret else {})
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return reset options for the same question with two different true queries."""
@@ -191,7 +191,7 @@ class Sql(Simulator):
     def play(self, seat: str, act: str) -> str:
         """Play an act: names of the schema, a query, the solution, or the verdict. Returns ""."""
         if seat == GROUNDER:
-            self.named, self._unknown = read_names(act, self.schema)
+            self.linked_names, self._unknown = read_names(act, self.schema)
             if not self.team:
                 self.pay(seat, LINKED, self._score_linking()["link_f1"])
         elif seat == JUDGE:
@@ -203,10 +203,10 @@ class Sql(Simulator):
 
     def query(self, sql: str) -> str:
         """Run a read-only SQLite query on the database and return its result."""
-        return self._ask(sql).text
+        return self._run_query(sql).text
 
-    def _ask(self, sql: str) -> Result:
-        return read_answer(slowly(run_sql, self.terse, self.index, sql), self.terse)
+    def _run_query(self, sql: str) -> Result:
+        return make_result(offload(run_sql, self.terse, self.index, sql), self.terse)
 
     def _write(self, act: WriterAct) -> None:
         """Run the query or solution. A query's result is shown to the writer; a solution ends its part of the match.
@@ -216,15 +216,15 @@ class Sql(Simulator):
         if act.kind == "query" and self.turns_left == 1:
             raise IllegalAct("=sql" if self.terse else "this is the last turn: write <solution>…</solution>")
         self._acts += 1
-        found = self._ask(act.sql)
+        result = self._run_query(act.sql)
         if act.kind == "query":
             self._queries += 1
-            self._errors += found.rows is None
-            self._was_answered |= found.rows is not None
+            self._errors += result.rows is None
+            self._was_answered |= result.rows is not None
             left = "" if self.terse else f"\nYou have {self.turns_left} turn{'s'[: self.turns_left > 1]} left."
-            self.tell(f"{found.text}{left}", WRITER, sender=TOOL)
+            self.tell(f"{result.text}{left}", WRITER, sender=TOOL)
             return
-        self.solution, self.result = act, found
+        self.solution, self.result = act, result
         if JUDGE not in self.seats:
             self._finish()
 
@@ -242,8 +242,8 @@ class Sql(Simulator):
     def _score_linking(self) -> dict[str, float]:
         """Return precision, recall and F1 of the named tables and columns against the true query's."""
         wanted = frozenset(self.question.names)
-        found = len(self.named & wanted)
-        precision, recall = found / (len(self.named) + self._unknown), found / len(wanted)
+        found = len(self.linked_names & wanted)
+        precision, recall = found / (len(self.linked_names) + self._unknown), found / len(wanted)
         f1 = 2 * precision * recall / (precision + recall) if found else 0.0
         return {"link_f1": f1, "link_precision": precision, "link_recall": recall}
 

@@ -1,4 +1,4 @@
-"""Tools for any seat of any game: Python functions, MCP servers and confined code, given by configuration."""
+"""Tools that a configuration gives to seats of any game: Python functions, MCP servers and confined code."""
 
 from simulators.toolbox.equipment import equip
 

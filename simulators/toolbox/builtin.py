@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Mapping
 
 from games.python_source import parse_python
-from games.slow import slowly
+from games.slow import offload
 from simulators.confine.code import run_python
 
 MAX_CHARACTERS = 400
@@ -72,7 +72,7 @@ def _apply(op: ast.operator, left: float, right: float) -> float:
 
 def python(code: str) -> str:
     """Run Python code in an isolated process and return what it prints."""
-    return slowly(run_python, code).observation()
+    return offload(run_python, code).observation()
 
 
 BUILT_IN: Mapping[str, Callable[..., str]] = {"calculator": calculator, "python": python}

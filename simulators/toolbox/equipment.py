@@ -42,8 +42,8 @@ def equip(game: TextGame, tools: Mapping[str, Sequence[Any]]) -> TextGame:
         if not isinstance(sources, list | tuple):
             raise ValueError(f"tools: give the tools of {seat} as a list")
     factories = {seat: [make_factory(source) for source in sources] for seat, sources in tools.items()}
-    for seat, given in factories.items():
-        _require_distinct(seat, [name for factory in given for name in factory.names])
+    for seat, of_seat in factories.items():
+        _require_distinct(seat, [name for factory in of_seat for name in factory.names])
     cast(EquippedGame, game).waits = not (isinstance(game, Blocking) and game.blocks)
     shows_images = any(may_show_images(source) for sources in tools.values() for source in sources)
     game.__class__ = _make_equipped_class(cast(Any, type(game)), shows_images or isinstance(game, Pictures))
@@ -68,17 +68,17 @@ class EquippedGame(TextGame):
 
     blocks = True  # while tools run
     waits: bool
-    """Whether the steps only wait for tools: the game itself does not block."""
+    """Whether steps block only because of tools, not because of the game itself."""
     factories: Mapping[str, Sequence[ToolsetFactory]]
     """Factories of the seats' tools."""
 
     def reset(self, seed: int | None = None, options: Mapping[str, Any] | None = None) -> None:
         """Start a match with new tools, without the state of the last match."""
         self.close()
-        self._toolsets = {seat: [each.open() for each in given] for seat, given in self.factories.items()}
+        self._toolsets = {seat: [factory.open() for factory in factories] for seat, factories in self.factories.items()}
         self._closing = weakref.finalize(self, _close, self._toolsets)
         self._in_a_row, self._calls, self._errors = dict.fromkeys(self.seats, 0), 0, 0
-        self._has_own: dict[str, bool] = {}
+        self._has_game_tools: dict[str, bool] = {}
         self._pictures: dict[str, bytes] = {}
         super().reset(seed, options)
         for seat in self._toolsets:
@@ -86,9 +86,9 @@ class EquippedGame(TextGame):
 
     def definitions(self, seat: str) -> Sequence[Mapping[str, Any]]:
         """Return the definitions of the game's own tools and of those that `equip` gave."""
-        own = super().definitions(seat)
-        self._has_own[seat] = bool(own)
-        return [*own, *(tool.definition for tool in self._tools(seat))]
+        game_tools = super().definitions(seat)
+        self._has_game_tools[seat] = bool(game_tools)
+        return [*game_tools, *(tool.definition for tool in self._tools(seat))]
 
     def private(self, seat: str) -> dict[str, Any]:
         """Return the game's private facts and, for a seat with tools, `tools`, which describes them."""
@@ -96,7 +96,7 @@ class EquippedGame(TextGame):
         return {**facts, FACT: describe(tools)} if tools else facts
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return the game's statistics, and as `seat_tool_calls` and `seat_tool_errors` all calls and failed calls."""
+        """Return the game's figures, and `seat_tool_calls` and `seat_tool_errors`, the numbers of (failed) calls."""
         return {**super().figures(), "seat_tool_calls": self._calls, "seat_tool_errors": self._errors}
 
     def close(self) -> None:
@@ -137,20 +137,20 @@ class EquippedGame(TextGame):
         if not tools or not isinstance(action, str):
             return []
         calls = read_calls(action)
-        if self._has_own[seat]:  # calls of other tools, and unreadable ones, are the game's
-            given = {tool.name for tool in tools}
-            return calls if all(call.name in given for call in calls) else []
+        if self._has_game_tools[seat]:  # calls of other tools, and unreadable ones, are the game's
+            names = {tool.name for tool in tools}
+            return calls if all(call.name in names for call in calls) else []
         return calls
 
     def _run(self, seat: str, calls: Sequence[Call]) -> list[Content]:
         """Run calls and return their results in order. Calls run concurrently unless one of their tools has state."""
         tools, names = self._tools(seat), {call.name for call in calls}
-        stateful = {tool.name for one in self._toolsets[seat] if one.is_stateful for tool in one.tools}
+        stateful = {tool.name for toolset in self._toolsets[seat] if toolset.is_stateful for tool in toolset.tools}
         if len(calls) == 1 or names & stateful:
             return [run_with_pictures(tools, call) for call in calls]
         with ThreadPoolExecutor(len(calls), "arena-tools") as pool:
             running = [pool.submit(copy_context().run, run_with_pictures, tools, call) for call in calls]
-            return [one.result() for one in running]
+            return [future.result() for future in running]
 
     def _show(self, seat: str, content: Content) -> None:
         """Tell the seat a result with its images. An unreadable picture file becomes an error text."""
@@ -178,5 +178,6 @@ class EquippedGameWithPictures(EquippedGame):
 
 
 def _close(toolsets: Mapping[str, Sequence[Toolset]]) -> None:
-    for toolset in (one for opened in toolsets.values() for one in opened):
-        toolset.close()
+    for of_seat in toolsets.values():
+        for toolset in of_seat:
+            toolset.close()

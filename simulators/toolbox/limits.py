@@ -1,4 +1,4 @@
-"""Limits of tool calls: timeout, retries and concurrency. A call that hangs is left behind in its thread."""
+"""Limits of tool calls: timeout, retries and concurrency. A hanging call is abandoned in its thread."""
 
 from __future__ import annotations
 
@@ -25,11 +25,13 @@ class ServerEnded(Exception):
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of one tool source: seconds per attempt (None: no limit), further attempts, and concurrent calls."""
+    """Limits on the calls of one tool source."""
 
     timeout: float | None
+    """Seconds per attempt; None for no limit."""
     retries: int
-    gate: threading.Semaphore = field(repr=False)
+    slots: threading.Semaphore = field(repr=False)
+    """Slots of concurrent calls."""
 
     def apply(self, tool: Tool) -> Tool:
         """Return the tool under these limits.
@@ -53,7 +55,7 @@ class Limits:
         return Tool(tool.shape, call_limited)
 
     def _attempt(self, tool: Tool, arguments: dict[str, Any]) -> Any:
-        with self.gate:
+        with self.slots:
             return run_in_thread(lambda: _call(tool.function, arguments), self.timeout, f"arena-tool-{tool.name}")
 
 
@@ -65,7 +67,7 @@ def _call(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
 def run_in_thread(work: Callable[[], Any], seconds: float | None, name: str) -> Any:
     """Run `work` in a daemon thread and return its result. Raises TimeoutError after `seconds` (None: no limit).
 
-    The abandoned thread goes on; with more than `MAX_HANGING` of them this raises SimulatorFault instead.
+    The abandoned thread goes on. Raises SimulatorFault if more than `MAX_HANGING` such threads are alive.
     """
     _HANGING[:] = [thread for thread in _HANGING if thread.is_alive()]
     if len(_HANGING) > MAX_HANGING:

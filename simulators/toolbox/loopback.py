@@ -1,7 +1,7 @@
 """HTTP connection to an MCP server on this machine, as a transport for the client library.
 
-The library bounds events but not JSON answers. Here they have a maximum length and are not compressed, and no proxy of
-the environment is asked.
+The library limits the length of events but not of JSON answers. Here such answers have a maximum length and must not be
+compressed. Proxy settings of the environment are ignored.
 """
 
 from __future__ import annotations

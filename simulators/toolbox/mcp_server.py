@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 START_SECONDS = 60.0
 """Seconds for a server to start and to list its tools."""
 STOP_SECONDS = 10.0
-"""Seconds for a server to stop at the end of the process. It is killed after 4."""
+"""Seconds to wait for a server to stop when this process ends. A server is killed after 4 s."""
 MAX_PICTURES = 4
 MAX_PICTURE_BYTES = 8 << 20
 """Maximum size of a picture in a result, in bytes."""
@@ -44,15 +44,16 @@ CLOSED, TIMED_OUT = -32000, -32001
 """Error codes of the library for a closed connection and for an expired timeout."""
 
 REFUSED: dict[str, str] = {}
-"""Addresses of servers that an untrusted run folder names and that must not be used, each with the reason."""
+"""Servers that must not be used because an untrusted run folder names them: reason by address."""
 Result = TypeVar("Result")
 _LIVE: WeakSet[McpServer]
 
 
 class McpServer:
-    """Client of an MCP server, given as a command or a URL. A command is started at the first request after its end.
+    """Client of an MCP server, given as a command or a URL.
 
-    Raises ValueError for an invalid address, for one in `REFUSED`, and if the library is missing.
+    A command is started at the first request, and again if it has ended. Raises ValueError for an invalid address, for
+    one in `REFUSED`, and if the library is missing.
     """
 
     def __init__(self, address: str) -> None:
@@ -63,11 +64,11 @@ class McpServer:
         if address in REFUSED:
             raise ValueError(REFUSED[address])
         self.address = address
-        _check(address)
+        _check_address(address)
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock = threading.Lock()
-        self._last_words = ""
+        self._last_error_line = ""
         """Last line of the standard error of the last server process."""
         logging.getLogger("mcp").setLevel(logging.CRITICAL)  # it logs a traceback for each unreadable line
 
@@ -135,7 +136,7 @@ class McpServer:
             return connected.result(START_SECONDS)
         except Exception as error:  # noqa: BLE001 the library raises errors of many kinds
             self.close()
-            why = self._last_words or _describe_error(error)
+            why = self._last_error_line or _describe_error(error)
             raise ServerEnded(f"its server does not start: {to_one_line(why, 200)}") from None
 
     def _run(self) -> None:
@@ -160,7 +161,7 @@ class McpServer:
                     _LIVE.add(self)
                     await self._closing.wait()
         finally:
-            self._last_words = errors.decode("utf-8", "replace").strip().rpartition("\n")[2]
+            self._last_error_line = errors.decode("utf-8", "replace").strip().rpartition("\n")[2]
 
     def _make_transport(self, errors: bytearray) -> Any:
         """Return the transport for the library. `errors` gets the end of a command's standard error."""
@@ -169,23 +170,23 @@ class McpServer:
         return server_process(shlex.split(self.address), errors)
 
     def _ask(self, request: Coroutine[Any, Any, Result], seconds: float) -> concurrent.futures.Future[Result]:
-        """Run a request in the connection's thread and wait for it.
+        """Run a request in the connection's thread, wait for it, and return its completed future.
 
         Raises ServerEnded if the connection ends, TimeoutError after `seconds`.
         """
         assert self._loop
         try:
-            asked = asyncio.run_coroutine_threadsafe(request, self._loop)
+            future = asyncio.run_coroutine_threadsafe(request, self._loop)
         except RuntimeError:  # the loop has ended
             request.close()
             raise ServerEnded("its server ended") from None
-        done, _ = concurrent.futures.wait([asked], seconds)
+        done, _ = concurrent.futures.wait([future], seconds)
         if not done:
-            asked.cancel()
+            future.cancel()
             raise TimeoutError
-        if asked.cancelled():
+        if future.cancelled():
             raise ServerEnded("its server ended")
-        return asked
+        return future
 
 
 _LIVE = WeakSet()
@@ -204,7 +205,7 @@ async def _list_tools(client: mcp.Client) -> list[mcp_types.Tool]:
     return list((await client.list_tools()).tools)
 
 
-def _check(address: str) -> None:
+def _check_address(address: str) -> None:
     """Raise ValueError unless an address is a command, or a URL on loopback."""
     if "://" in address:
         try:

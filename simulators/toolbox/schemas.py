@@ -59,8 +59,8 @@ def _build_model(name: str, properties: Mapping[str, Any], required: list[Any]) 
         default = ... if key in required else None
         fields[f"p{index}"] = (hint if key in required else hint | None, Field(default, alias=key))
     config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
-    made: type[BaseModel] = create_model(name, __config__=config, **fields)
-    return made
+    model: type[BaseModel] = create_model(name, __config__=config, **fields)
+    return model
 
 
 def _read_hint(part: Any) -> Any:
@@ -70,22 +70,22 @@ def _read_hint(part: Any) -> Any:
     options = part.get("enum")
     if isinstance(options, list) and options and all(isinstance(option, str | int) for option in options):
         return Literal[tuple(options)]
-    named = [made for made, _ in _list_types(part)]
-    if not named:
+    types = [python_type for python_type, _ in _list_types(part)]
+    if not types:
         return Any
-    hint: Any = named[0]
-    for other in named[1:]:
+    hint: Any = types[0]
+    for other in types[1:]:
         hint = hint | other
     return hint
 
 
 def _write_signature(key: str, part: Any, is_required: bool) -> str:
-    named = [name for _, name in _list_types(part)]
-    return f"{to_one_line(key, 64)}: {'|'.join(named) or 'any'}{'' if is_required else ' = null'}"
+    names = [name for _, name in _list_types(part)]
+    return f"{to_one_line(key, 64)}: {'|'.join(names) or 'any'}{'' if is_required else ' = null'}"
 
 
 def _list_types(part: Any) -> list[tuple[type, str]]:
     """Return the entries of `TYPES` for a property's types, in order."""
-    kinds = part.get("type") if isinstance(part, Mapping) else None
-    named = kinds if isinstance(kinds, list) else [kinds]
-    return [TYPES[kind] for kind in named if isinstance(kind, str) and kind in TYPES]
+    value = part.get("type") if isinstance(part, Mapping) else None
+    names = value if isinstance(value, list) else [value]
+    return [TYPES[name] for name in names if isinstance(name, str) and name in TYPES]

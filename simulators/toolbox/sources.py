@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from games.adapters.loading import file_of, import_member
 from games.base import to_one_line
-from games.slow import slowly
+from games.slow import offload
 from simulators.confine.code import run_python
 from simulators.toolbox.builtin import BUILT_IN
 from simulators.toolbox.limits import Limits, ServerEnded
@@ -103,7 +103,7 @@ class _MethodToolset(Toolset):
 class _ServerToolset(Toolset):
     """Tools of an MCP server that only this match uses, started at the first call.
 
-    All earlier calls are repeated on the server of a copy, and on one that is restarted after a fault.
+    The server of a copy, or one restarted after a fault, first repeats all earlier calls to restore their state.
     """
 
     is_stateful = True
@@ -145,11 +145,12 @@ CallRecord = tuple[str, dict[str, Any]]
 
 
 class ToolsetFactory(NamedTuple):
-    """Factory of a source's tools, which are opened for each match."""
+    """Factory of one source's toolsets, one per match."""
 
     names: tuple[str, ...]
     """Names of the tools."""
     open: Callable[[], Toolset]
+    """Function that returns a match's toolset."""
 
 
 def parse(value: Any) -> ToolSource:
@@ -172,7 +173,7 @@ def make_factory(value: Any) -> ToolsetFactory:
     source = parse(value)
     if source.mcp in REFUSED:
         raise ValueError(REFUSED[source.mcp])
-    return _make_function_factory(source.model_dump_json())
+    return _make_cached_factory(source.model_dump_json())
 
 
 def may_show_images(value: Any) -> bool:
@@ -186,12 +187,12 @@ def may_show_images(value: Any) -> bool:
 
 
 @functools.cache
-def _make_function_factory(text: str) -> ToolsetFactory:
+def _make_cached_factory(text: str) -> ToolsetFactory:
     source = ToolSource.model_validate_json(text)
-    gate = threading.Semaphore(source.at_once)
+    slots = threading.Semaphore(source.at_once)
     if source.mcp is not None:
-        return _make_server_factory(source, Limits(None, source.retries, gate))
-    limits = Limits(source.timeout, source.retries, gate)
+        return _make_server_factory(source, Limits(None, source.retries, slots))
+    limits = Limits(source.timeout, source.retries, slots)
     found = _import_function(source)
     if source.confined and (inspect.isclass(found) or source.function in BUILT_IN):
         raise ValueError(f"tools: {source.function} cannot be confined: only a function in a file can")
@@ -276,7 +277,7 @@ def _confine(tool: Tool, source: ToolSource) -> Tool:
     code += f"_r = {tool.name}(**_j.load(_s.stdin))\nprint(_r if isinstance(_r, str) else _j.dumps(_r), end='')\n"
 
     def run(**arguments: Any) -> str:
-        outcome = slowly(run_python, code, seconds=source.timeout, stdin=json.dumps(arguments))
+        outcome = offload(run_python, code, seconds=source.timeout, stdin=json.dumps(arguments))
         if outcome.reason or outcome.stderr:
             raise ValueError((outcome.stderr.strip().splitlines() or [outcome.observation()])[-1])
         return str(outcome.stdout)

@@ -1,4 +1,4 @@
-"""Visual worlds drawn from a seed, whose answers need a closer look."""
+"""Visual worlds: games whose pictures are drawn from a seed and must be looked at closely."""
 
 from simulators.vision.frames import Frames
 from simulators.vision.pages import Pages

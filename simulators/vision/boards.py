@@ -18,7 +18,7 @@ SIDE = 3
 CELLS = NAMES[: SIDE**2]
 """Names of cells, row by row."""
 FIRMS, LETTERS = 250, 3
-"""Number of firms of a deck, and of letters in a firm's name, which are in alphabetical order."""
+"""Number of firms in a deck, and of letters in a firm's name (in alphabetical order)."""
 YEARS = range(21, 41)
 HUES, PER_HUE = 3, 2
 """Number of colours on a board, and of objects of each colour, which differ in form."""
@@ -60,19 +60,19 @@ class Board(NamedTuple):
 
     @property
     def caption(self) -> str:
-        """Text that is indexed for searches."""
+        """Text indexed for searches; viewers never see it."""
         return f"{self.firm} {self.year}"
 
     def question(self, row: int) -> str:
-        """Return the question for an object's digit."""
+        """Return the question for the digit on an object, by its index in `labels`."""
         return f"find {self.labels[row]} in {self.firm} {self.year}"
 
     def rivals(self, row: int) -> list[int]:
-        """Return the rows that a hasty player might confuse with this one: all of objects with its colour."""
+        """Return the rows that a hasty player might confuse with this one: those of all objects with its colour."""
         return [other for other, label in enumerate(self.labels) if label.split()[0] == self.labels[row].split()[0]]
 
     def value_box(self, row: int) -> Box:
-        """Return the middle of an object's cell, which holds its digit."""
+        """Return the box of the digit on an object: the middle of its cell."""
         left, top, *_ = cell_box(self.cells[row], SIDE)
         edge = (CELL - TILE) // 2
         return left + edge, top + edge, left + edge + TILE, top + edge + TILE
@@ -101,9 +101,9 @@ def draw_things(rng: np.random.Generator) -> list[Thing]:
 def place_things(rng: np.random.Generator, things: list[Thing]) -> Scene:
     """Place objects in random cells, and draw the digits of all cells. The target is the first object."""
     cells = rng.permutation(SIDE**2)[: len(things)].tolist()
-    held = dict(zip(cells, things, strict=True))
+    thing_by_cell = dict(zip(cells, things, strict=True))
     digits = rng.integers(10, size=SIDE**2).tolist()
-    return Scene(tuple(held.get(cell) for cell in range(SIDE**2)), tuple(digits), cells[0])
+    return Scene(tuple(thing_by_cell.get(cell) for cell in range(SIDE**2)), tuple(digits), cells[0])
 
 
 def draw_boards(rng: np.random.Generator, split: str) -> Iterator[Board]:

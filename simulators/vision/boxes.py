@@ -34,7 +34,10 @@ def read_point(text: str, bins: int) -> tuple[int, int] | None:
 
 
 def clamp_box(edges: Sequence[int], width: int, height: int) -> Box | None:
-    """Convert left, top, right and bottom from thousandths to pixels of a picture, by the rules of `read_box`."""
+    """Convert left, top, right and bottom from thousandths to pixels of a picture, by the rules of `read_box`.
+
+    Returns None without width or height.
+    """
     left, top, right, bottom = (min(max(edge, 0), SCALE - 1) for edge in edges)
     if right <= left or bottom <= top:
         return None

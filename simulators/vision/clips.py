@@ -1,4 +1,4 @@
-"""Clips of `frames`: long films of a ball, with a lamp that changes once, in which digits are shown for a moment."""
+"""Clips of the game `frames`: a ball moves, a lamp changes its colour once, and digits appear for a moment."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ FRAME = 32
 SHOWN = 8
 """Maximum number of frames shown at once."""
 SIDE = 3
-"""Number of frames in a row and in a column of a sheet, whose last cell is empty."""
+"""Number of rows and columns of a sheet, a picture of several frames. The last cell is empty."""
 WINDOW, APART, EVENTS = 10, 20, 4
-"""Length of an event and minimum distance of two events, in frames, and number of events per clip."""
+"""Length of an event and minimum gap between events, in frames, and number of events per clip."""
 SHORTEST, LONGEST = 400, 2000
 RATES = (2, 3, 4, 5, 6)
 """Frames per second."""
 
 
 class Event(NamedTuple):
-    """Digit that is shown for `WINDOW` frames."""
+    """Appearance of a digit for `WINDOW` frames."""
 
     start: int
     second: int
@@ -72,9 +72,10 @@ class Clip(NamedTuple):
         return next((event.digit for event in self.events if event.holds(frame)), None)
 
     def find_gap(self, shown: Collection[int]) -> tuple[int, int]:
-        """Return the last of the shown frames with a red lamp, and the first with a green one.
+        """Return the interval in which the lamp changes, as far as the shown frames tell.
 
-        If there is none, it is the clip's first or last frame.
+        It goes from the last shown frame with a red lamp to the first with a green one, or else from the clip's first
+        frame or to its last.
         """
         first = max((frame for frame in shown if frame < self.change), default=0)
         return first, min((frame for frame in shown if frame >= self.change), default=self.length - 1)
@@ -83,8 +84,8 @@ class Clip(NamedTuple):
         """Draw up to `SHOWN` frames at half their size as one picture, [48, 48, 3], row by row."""
         size = FRAME // 2
         pixels = np.zeros((SIDE * size, SIDE * size, 3), np.uint8)
-        for place, number in enumerate(numbers):
-            top, left = place // SIDE * size, place % SIDE * size
+        for cell, number in enumerate(numbers):
+            top, left = cell // SIDE * size, cell % SIDE * size
             pixels[top : top + size, left : left + size] = crop(
                 draw_frame(self, number), (0, 0, FRAME, FRAME), size, size
             )
@@ -96,8 +97,8 @@ def draw_frame(clip: Clip, number: int) -> Pixels:
     """Draw a frame of a clip, [32, 32, 3]. Read-only, because it is cached by content."""
     rng = np.random.default_rng([clip.seed, number])
     pixels = draw_ground(rng, FRAME, FRAME)
-    way = (number * (1 + clip.seed % 3) + clip.seed) % 48
-    put_form(pixels, "circle", "blue", (27, 4 + min(way, 47 - way)), 3, rng)
+    phase = (number * (1 + clip.seed % 3) + clip.seed) % 48
+    put_form(pixels, "circle", "blue", (27, 4 + min(phase, 47 - phase)), 3, rng)
     put_form(pixels, "square", clip.colour_at(number), (4, 27), 4, rng)
     digit = clip.digit_at(number)
     if digit is not None:
@@ -116,7 +117,7 @@ def sample_frames(first: int, last: int) -> list[int]:
 
 
 def format_frames(clip: Clip, numbers: Sequence[int], as_sheet: bool) -> list[str | Pixels]:
-    """Return frames as parts of a message: each after its number, or several `as_sheet` after all numbers."""
+    """Return frames as message parts: each after its number or, if `as_sheet`, one sheet after all numbers."""
     if as_sheet and len(numbers) > 1:
         return [" ".join(map(str, numbers)), clip.draw_sheet(numbers)]
     return [part for number in numbers for part in (str(number), draw_frame(clip, number))]

@@ -1,4 +1,4 @@
-"""Damage to a picture of `transform`, besides its reduction."""
+"""Damage to a picture of the game `transform`: mirroring, rotation and dimming."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from simulators.vision.image_code import Picture
 DIM = 8
 """Divisor of a dimmed picture's levels."""
 BRIGHT = 127
-"""Level that a brightened picture exceeds somewhere, and a dimmed one nowhere."""
+"""Threshold level: a brightened picture has pixels above it, a dimmed one has none."""
 
 
 class Damage(NamedTuple):

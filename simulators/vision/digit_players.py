@@ -1,4 +1,4 @@
-"""Players that look at one cell of a scene and say its digit, for the worlds that show scenes."""
+"""Scripted players that look at one cell of a scene and say its digit, for the games `zoom` and `transform`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from games.contracts import View
-from simulators.base import Answer
+from simulators.base import Script
 from simulators.vision.drawing import pick
 from simulators.vision.scenes import Scene, list_cells_of_colour
 
@@ -20,16 +20,16 @@ class ShowsScene(Protocol):
 
 
 Choose = Callable[[Any, np.random.Generator], int]
-"""Choice of a cell to look at, in a match."""
+"""Function that chooses the cell to look at in a match."""
 
 
-def make_looker(choose: Choose, look: Callable[[Any, int], str], fact: str) -> Callable[[Any, int], Answer]:
+def make_looker(choose: Choose, look: Callable[[Any, int], str], fact: str) -> Callable[[Any, int], Script]:
     """Return a factory of players that look at one chosen cell and say its digit.
 
-    `look` returns the act that shows a cell. The public `fact` counts the looks.
+    `look` returns the act that shows a cell. `fact` names the public fact that counts the looks.
     """
 
-    def make(game: ShowsScene, seed: int) -> Answer:
+    def make(game: ShowsScene, seed: int) -> Script:
         rng = np.random.default_rng([seed, 1])
         chosen = 0
 
@@ -51,5 +51,5 @@ def choose_target(game: ShowsScene, rng: np.random.Generator) -> int:
 
 
 def choose_by_colour(game: ShowsScene, rng: np.random.Generator) -> int:
-    """Return a random cell with the wanted colour."""
+    """Return a random cell among those whose objects have the wanted colour."""
     return pick(rng, list_cells_of_colour(game.scene))

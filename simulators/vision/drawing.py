@@ -22,7 +22,7 @@ REDUCTION = 3
 """Ratio of a picture's size to its overview's."""
 GROUND, PLATE, INK = 24, 40, 240
 GRAIN, TINT = 12, 18
-"""Levels by which the ground's pixels, and an object's colour, vary, so that no two pictures are the same."""
+"""Random variation of the ground's pixels and of an object's colour, in levels, so that no two pictures are equal."""
 SEGMENTS = ("abcdef", "bc", "abged", "abgcd", "fgbc", "afgcd", "afgedc", "abc", "abcdefg", "abcdfg")
 """Lit segments of each digit in a seven-segment display, by their usual letters."""
 DIGIT_WIDTH, DIGIT_HEIGHT = 8, 14
@@ -46,7 +46,7 @@ def draw_ground(rng: np.random.Generator, height: int, width: int) -> Pixels:
 
 @cache
 def draw_mask(form: str, radius: int) -> NDArray[np.bool_]:
-    """Return the pixels of a form in `FORMS`, [2 * radius + 1, 2 * radius + 1]."""
+    """Return the mask of a form in `FORMS`, [2 * radius + 1, 2 * radius + 1]: True where it is drawn."""
     y, x = np.mgrid[-radius : radius + 1, -radius : radius + 1]
     bar = radius // 3
     masks: Mapping[str, NDArray[np.bool_]] = {
@@ -60,10 +60,11 @@ def draw_mask(form: str, radius: int) -> NDArray[np.bool_]:
 
 @cache
 def draw_digit_mask(digit: int) -> NDArray[np.bool_]:
-    """Return the pixels of a digit as a seven-segment display of two-pixel strokes, [14, 8].
+    """Return the mask of a digit, [14, 8]: a seven-segment display with strokes of two pixels.
 
-    No stroke has a pixel whose row and column are both 2 modulo 3. An overview (`reduce`) keeps the pixels that are 1
-    modulo 3, so it is the same for all digits whose corner has a row and a column that are 2 modulo 3.
+    No stroke has a pixel whose row and column are both 2 modulo 3, and an overview (`reduce`) keeps only pixels whose
+    row and column are both 1 modulo 3. So the overview hides which digit it is if the row and column of the digit's
+    corner are 2 modulo 3.
     """
     lit = np.zeros((DIGIT_HEIGHT, DIGIT_WIDTH), bool)
     for segment in SEGMENTS[digit]:
@@ -83,7 +84,7 @@ def put_form(
 
 
 def put_digit(pixels: Pixels, digit: int, row: int, column: int) -> None:
-    """Draw a digit on a dark plate that is a pixel larger on each side. `row` and `column` are the digit's corner."""
+    """Draw a digit on a dark plate, one pixel larger on each side. `row` and `column` are the digit's corner."""
     pixels[row - 1 : row + DIGIT_HEIGHT + 1, column - 1 : column + DIGIT_WIDTH + 1] = PLATE
     pixels[row : row + DIGIT_HEIGHT, column : column + DIGIT_WIDTH][draw_digit_mask(digit)] = INK
 

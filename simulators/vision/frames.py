@@ -33,8 +33,8 @@ class Frames(DigitWorld):
 
     FrameThinker's rewards, paid for a right answer: "right", 1; "spotlight", 0.02 if frames were chosen; "lookup", 0.5
     if the viewer looked up the asked time and saw a frame with the digit. With `gates`, nothing is paid if the viewer
-    chose an interval twice, chose another interval than its thought named last, or ignored the frame that it had just
-    looked up.
+    chose an interval twice, chose an interval that differs from the last one in its thought, or ignored the frame that
+    it had just looked up.
     """
 
     name = "frames"
@@ -87,20 +87,20 @@ class Frames(DigitWorld):
         return {"question": self.question, "frames": self.clip.length, "turns_left": self.max_turns - self.turns}
 
     def play(self, seat: str, act: str) -> str:
-        """Choose frames, look up a time, or answer. Returns the action."""
-        done = read_act(act)
-        if isinstance(done, Answer):
-            self._answer(seat, done.digit)
-            return str(done)
-        if isinstance(done, Choose):
-            self._choose(done)
-        elif isinstance(done, LookUp):
-            self._look_up(done.second)
+        """Choose frames, look up a time, or answer. Returns the act in normal form, or "nothing"."""
+        parsed = read_act(act)
+        if isinstance(parsed, Answer):
+            self._answer(seat, parsed.digit)
+            return str(parsed)
+        if isinstance(parsed, Choose):
+            self._choose(parsed)
+        elif isinstance(parsed, LookUp):
+            self._look_up(parsed.second)
         else:
             self.fail(f"write {USAGE}")
         if self.turns == self.max_turns - 1:
             self.end("turns", "No turns are left, and nothing was answered.")
-        return str(done) if done else "nothing"
+        return str(parsed) if parsed else "nothing"
 
     def _choose(self, act: Choose) -> None:
         if not act.agrees:
@@ -137,8 +137,8 @@ class Frames(DigitWorld):
         self.right = digit == self.digit
         if self.right and not (self.gates and self.slips):
             is_useful = self.is_looked_up and any(map(self.clip.target_event.holds, self.shown))
-            paid = {RIGHT: 1.0, SPOTLIGHT: 0.02 * bool(self.chosen), LOOKUP: 0.5 * is_useful}
-            for part, reward in paid.items():
+            rewards = {RIGHT: 1.0, SPOTLIGHT: 0.02 * bool(self.chosen), LOOKUP: 0.5 * is_useful}
+            for part, reward in rewards.items():
                 self.pay(seat, part, reward)
         self.end("answered", "That is right." if self.right else "That is wrong.")
 
@@ -150,9 +150,9 @@ class Frames(DigitWorld):
         """
         slips = {name: name in self.slips for name in ("repeated", "disagreed", "ignored")}
         used = {"frames": len(self.shown), "intervals": len(self.chosen), "errors": self.errors, **slips}
-        asked = {"looked_up": self.is_looked_up, "asked": "time" if self.is_timed else "lamp"}
+        question = {"looked_up": self.is_looked_up, "asked": "time" if self.is_timed else "lamp"}
         hit = any(map(self.clip.target_event.holds, self.shown))
-        return {"score": float(self.right), "success": self.right, "hit": hit, **used, **asked}
+        return {"score": float(self.right), "success": self.right, "hit": hit, **used, **question}
 
     def lesson(self, rng: random.Random, kind: str) -> GroundingLesson:
         """Draw a lesson; see `frames_lessons` for the kinds. Raises ValueError for another kind."""

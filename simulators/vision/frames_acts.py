@@ -1,4 +1,4 @@
-"""Acts of `frames`, and how texts are parsed to acts."""
+"""Acts of the game `frames`, and their parser."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Choose(NamedTuple):
     first: int
     last: int
     agrees: bool
-    """Whether the last interval in the thought, if there is any, is the same."""
+    """Whether this is the last interval in the thought, or the thought has none."""
 
     def __str__(self) -> str:
         return f"choose frames between {self.first} and {self.last}"
 
 
 class LookUp(NamedTuple):
-    """Question for the frame at a second of the clip."""
+    """Request for the number of the frame at a second of the clip."""
 
     second: int
 
@@ -37,7 +37,7 @@ class LookUp(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """Answer to the question."""
+    """Answer to the question: a digit."""
 
     digit: int
 
@@ -48,22 +48,22 @@ class Answer(NamedTuple):
 def read_act(text: str) -> Choose | LookUp | Answer | None:
     """Return the act in a text, alone or as <action>…</action> after a thought; None if there is none.
 
-    Short forms: `a b` chooses an interval, `frame a` a single frame, `m:ss` looks a time up.
+    Short forms: `a b` chooses an interval, `frame a` a single frame, and `m:ss` looks up a time.
     """
-    marked = _ACTION.search(text)
-    action = (marked[1] if marked else text).strip()
+    tagged = _ACTION.search(text)
+    action = (tagged[1] if tagged else text).strip()
     digit = read_digit(action.lower().removeprefix("output "))
     if digit is not None:
         return Answer(digit)
     if found := _TIME.fullmatch(action):
         return LookUp(60 * int(found[1]) + int(found[2]))
-    if one := _ONE.fullmatch(action):
-        ends = (one[1], one[1])
+    if single := _ONE.fullmatch(action):
+        ends = (single[1], single[1])
     elif found := _CHOOSE.fullmatch(action):
         ends = (found[1] or found[2], found[3])
     else:
         return None
-    thoughts = _INTERVAL.findall(text[: marked.start()]) if marked else []
+    thoughts = _INTERVAL.findall(text[: tagged.start()]) if tagged else []
     return Choose(int(ends[0]), int(ends[1]), not thoughts or thoughts[-1] == ends)
 
 

@@ -1,11 +1,12 @@
-"""Lessons of `frames` with sheets, by kind.
+"""Grounding lessons of the game `frames`, by kind. A sheet is a picture of up to eight frames, with a label for each.
 
 `lamp`: the sheet of a whole clip after the word `lamp`; labels are the lamp's colours.
 `digit`: the sheet of an interval with an event, or one frame, after `read`; labels are the digits shown, or `none`. The
 answer is the digit if there is only one.
 `edge`: the sheet of a whole clip after `last red` or `first green` and the frames' numbers; labels are the lamp's
-colours, and the answer is the number of the frame, or the clip's end where no frame that is shown has the colour.
-`copy`: a question for a time, or the number of a frame; the answer is the act that looks it up or shows it.
+colours, and the answer is that frame's number, or the clip's first or last frame if no shown frame has the colour.
+`copy`: a question that names a time, or a frame's number; the answer is the act that looks up the time or shows the
+frame.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from simulators.vision.frames_acts import format_clock
 
 NONE = "none"
 GAPS = (2 * WINDOW, 5 * WINDOW)
-"""Limits of the length of an interval around an event."""
+"""Range of the length of an interval around an event; the upper end is excluded."""
 
 
 class ClipGame(Protocol):
-    """Part of `frames` that draws clips of the split."""
+    """Attributes of a `frames` game that lessons use to draw clips of its split."""
 
     longest: int
 
@@ -56,9 +57,9 @@ def _draw_digit(clip: Clip, rng: np.random.Generator) -> GroundingLesson:
     length = int(rng.integers(*GAPS))
     first = max(0, event.start + WINDOW // 2 - int(rng.integers(length)))
     numbers = sample_frames(first, min(first + length, clip.length) - 1)
-    words = [NONE if (seen := clip.digit_at(number)) is None else str(seen) for number in numbers]
-    shown = {word for word in words if word != NONE}
-    return _make_sheet_lesson("read", clip.draw_sheet(numbers), words, shown.pop() if len(shown) == 1 else "")
+    words = [NONE if (digit_shown := clip.digit_at(number)) is None else str(digit_shown) for number in numbers]
+    digits = {word for word in words if word != NONE}
+    return _make_sheet_lesson("read", clip.draw_sheet(numbers), words, digits.pop() if len(digits) == 1 else "")
 
 
 def _draw_edge(clip: Clip, rng: np.random.Generator) -> GroundingLesson:

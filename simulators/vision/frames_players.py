@@ -1,4 +1,4 @@
-"""Reference players of `frames`."""
+"""Scripted players of the game `frames`."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Protocol
 import numpy as np
 
 from games.contracts import View
-from simulators.base import Answer
+from simulators.base import Script
 from simulators.vision.clips import WINDOW, Clip
 from simulators.vision.drawing import pick
 from simulators.vision.frames_acts import format_clock
 
 
 class Match(Protocol):
-    """Part of a match of `frames` that its players read."""
+    """Attributes of a `frames` match that its players read."""
 
     clip: Clip
     chosen: list[tuple[int, int]]
@@ -28,7 +28,7 @@ GUESS = "output answer: 7"
 QUARTERS = 4
 
 
-def _make_oracle(game: Match, seed: int) -> Answer:
+def _make_oracle(game: Match, seed: int) -> Script:
     """Return a player that looks up an asked time, shows the event, and answers."""
 
     def act(view: View) -> str:
@@ -42,8 +42,11 @@ def _make_oracle(game: Match, seed: int) -> Answer:
     return act
 
 
-def _make_finder(game: Match, seed: int) -> Answer:
-    """Return a player that narrows the lamp's change down by the frames it is shown; it looks up asked times."""
+def _make_finder(game: Match, seed: int) -> Script:
+    """Return a player that infers from shown frames when the lamp changes, in ever shorter intervals.
+
+    If the question names a time, it plays as the oracle.
+    """
     oracle = _make_oracle(game, seed)
 
     def act(view: View) -> str:
@@ -59,21 +62,21 @@ def _make_finder(game: Match, seed: int) -> Answer:
     return act
 
 
-def _make_uniform(game: Match, seed: int) -> Answer:
+def _make_uniform(game: Match, seed: int) -> Script:
     """Return a player that looks at 32 frames, evenly spread, and guesses if the event is not among them."""
 
     def act(view: View) -> str:
-        done = len(game.chosen)
-        if done == QUARTERS or view.public["turns_left"] == 1:
+        quarters_seen = len(game.chosen)
+        if quarters_seen == QUARTERS or view.public["turns_left"] == 1:
             is_seen = any(map(game.clip.target_event.holds, game.shown))
             return f"output answer: {game.clip.target_event.digit}" if is_seen else GUESS
-        first, last = (game.clip.length * part // QUARTERS for part in (done, done + 1))
+        first, last = (game.clip.length * part // QUARTERS for part in (quarters_seen, quarters_seen + 1))
         return f"choose frames between {first} and {last - 1}"
 
     return act
 
 
-def _make_random(game: Match, seed: int) -> Answer:
+def _make_random(game: Match, seed: int) -> Script:
     """Return a player that chooses random frames, or none, before it says a random digit."""
     rng = np.random.default_rng([seed, 1])
 
@@ -86,10 +89,11 @@ def _make_random(game: Match, seed: int) -> Answer:
     return act
 
 
-def _make_hasty(game: Match, seed: int) -> Answer:
-    """Return a player that looks once, in the short forms of acts, and says a digit that it sees, or a random one.
+def _make_hasty(game: Match, seed: int) -> Script:
+    """Return a player that chooses frames once, in short forms, and says a digit that it sees, or a random one.
 
-    Half of the time it is careful. Otherwise it looks no time up, and takes a gap beside that of the lamp's change.
+    In half of its matches it is careful. In the others it does not look up times, and chooses an interval next to the
+    one in which the lamp changes.
     """
     rng = np.random.default_rng([seed, 2])
     is_careful = bool(rng.integers(2))
@@ -97,21 +101,21 @@ def _make_hasty(game: Match, seed: int) -> Answer:
     def act(view: View) -> str:
         clip = game.clip
         if game.chosen:
-            wanted = [event for event in (clip.target_event, *clip.events) if any(map(event.holds, game.shown))]
-            return str(wanted[0].digit if wanted else rng.integers(10))
+            seen_events = [event for event in (clip.target_event, *clip.events) if any(map(event.holds, game.shown))]
+            return str(seen_events[0].digit if seen_events else rng.integers(10))
         if game.is_timed and is_careful:
             second = clip.target_event.second
             return f"frame {clip.frame_at(second)}" if game.is_looked_up else format_clock(second)
         edges = [0, *sorted(game.shown), clip.length - 1]
         gap = edges.index(clip.find_gap(game.shown)[0])
         if not is_careful:
-            gap = pick(rng, [near for near in (gap - 1, gap + 1) if 0 <= near < len(edges) - 1])
+            gap = pick(rng, [neighbour for neighbour in (gap - 1, gap + 1) if 0 <= neighbour < len(edges) - 1])
         return f"{edges[gap]} {edges[gap + 1]}"
 
     return act
 
 
-PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
+PLAYERS: Mapping[str, Callable[[Match, int], Script]] = {
     "noop": lambda game, seed: lambda view: "",
     "random": _make_random,
     "oracle": _make_oracle,
@@ -120,4 +124,4 @@ PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
     "uniform": _make_uniform,
     "hasty": _make_hasty,
 }
-"""`finder` reads the shown frames; `uniform` is the baseline that ignores the question; `hasty` demonstrates."""
+"""`finder` reads the shown frames, `uniform` is a baseline that ignores the question, `hasty` a flawed demonstrator."""

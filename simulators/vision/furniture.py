@@ -1,6 +1,6 @@
-"""Tasks of `rooms`: furniture to place by wishes, some of which name walls by colours that only a picture shows.
+"""Tasks of the game `rooms`: furniture to place so that wishes are met. Some wishes name walls by their colours.
 
-Lengths are whole units. A place is the left upper corner of a thing, counted from the left upper corner of the room.
+Lengths are whole units. A place is the upper left corner of a thing, counted from the upper left corner of the room.
 """
 
 from __future__ import annotations
@@ -18,22 +18,23 @@ WIDTH, DEPTH = 48, 36
 SIDES = ("left", "top", "right", "bottom")
 LARGE: Mapping[str, tuple[int, int]] = {"bed": (12, 8), "desk": (8, 5), "shelf": (9, 4), "table": (7, 7)}
 SMALL: Mapping[str, tuple[int, int]] = {"chair": (4, 4), "lamp": (3, 3), "plant": (4, 3)}
-"""Least sizes of the things; each side may be a unit longer."""
+"""Minimum width and depth of each thing, by name; each may be a unit longer."""
 MIN_THINGS, MAX_THINGS = 2, 5
 """Number of things in a task."""
 PILLAR = 4
 """Width and depth of the pillar."""
 AT_WALL, NEAR, FAR = 1, 2, 10
-"""Maximum gap between a wall and a thing at it, and between things beside each other; minimum gap of things apart."""
+"""Maximum gap between a wall and a thing at it, and between things beside each other; minimum gap between things apart.
+"""
 TRIES = 30
 """Maximum number of layouts to try, and of positions per thing."""
 
 Places = Mapping[str, tuple[int, int]]
-"""Left upper corners by thing."""
+"""Upper left corners by thing."""
 
 
 class Wish(NamedTuple):
-    """Wish for one thing: "at" the wall of a colour and in no corner, or "beside" or "apart" from another thing."""
+    """Wish for one thing: "at" the wall of a colour but in no corner, "beside" another thing, or "apart" from it."""
 
     kind: str
     thing: str
@@ -41,12 +42,12 @@ class Wish(NamedTuple):
     """Colour of a wall, or another thing."""
 
     def __str__(self) -> str:
-        where = {
+        wordings = {
             "at": f"at the {self.other} wall, in no corner",
             "beside": f"beside the {self.other}, at most {NEAR} apart",
             "apart": f"at least {FAR} from the {self.other}",
         }
-        return f"the {self.thing} {where[self.kind]}"
+        return f"the {self.thing} {wordings[self.kind]}"
 
 
 class Task(NamedTuple):
@@ -58,9 +59,9 @@ class Task(NamedTuple):
     walls: tuple[str, ...]
     """Colours of the walls, in the order of `SIDES`."""
     pillar: tuple[int, int]
-    """Left upper corner of the pillar."""
+    """Upper left corner of the pillar."""
     step: int = 1
-    """Number of which `arrange` draws multiples as places."""
+    """Step of the grid on which `arrange` places things."""
 
     def boxes(self, places: Places) -> dict[str, Box]:
         """Return the boxes of the placed things."""
@@ -80,17 +81,19 @@ class Task(NamedTuple):
         if wish.kind == "at":
             side = self.walls.index(wish.other)
             gaps = (box[0], box[1], WIDTH - box[2], DEPTH - box[3])
-            return all(0 <= near <= AT_WALL if n == side else near > AT_WALL for n, near in enumerate(gaps))
-        apart = compute_gap(box, boxes[wish.other])
-        return 0 <= apart <= NEAR if wish.kind == "beside" else apart >= FAR
+            return all(0 <= gap <= AT_WALL if number == side else gap > AT_WALL for number, gap in enumerate(gaps))
+        gap_between = compute_gap(box, boxes[wish.other])
+        return 0 <= gap_between <= NEAR if wish.kind == "beside" else gap_between >= FAR
 
     def find_colliding(self, places: Places) -> set[str]:
         """Return the things that overlap another."""
         boxes = self.boxes(places)
-        return {one for one in boxes for two in boxes if one != two and compute_gap(boxes[one], boxes[two]) < 0}
+        return {
+            name for name in boxes for other in boxes if name != other and compute_gap(boxes[name], boxes[other]) < 0
+        }
 
     def find_misplaced(self, places: Places) -> set[str]:
-        """Return the things that lie on the pillar, or not wholly in the room."""
+        """Return the things that overlap the pillar or leave the room."""
         left, top = self.pillar
         pillar = (left, top, left + PILLAR, top + PILLAR)
         return {name for name, box in self.boxes(places).items() if compute_gap(box, pillar) < 0 or not _is_inside(box)}
@@ -102,20 +105,20 @@ class Task(NamedTuple):
         )
 
     def arrange(self, rng: np.random.Generator, walls: Sequence[str]) -> Places:
-        """Draw layouts until one solves the task, if walls have these colours; the last one if none of 30 does."""
-        believed = self._replace(walls=tuple(walls))
+        """Draw up to 30 layouts until one solves the task with walls of these colours. Returns the last one drawn."""
+        task = self._replace(walls=tuple(walls))
         for _ in range(TRIES):
-            places = believed._draw(rng)
-            if believed.is_solved_by(places):
+            places = task._draw(rng)
+            if task.is_solved_by(places):
                 break
         return places
 
     def _draw(self, rng: np.random.Generator) -> Places:
-        """Draw a layout, thing by thing, each where it fits if one of 30 places does."""
+        """Draw a layout thing by thing, trying up to 30 places for each thing until one fits."""
         places = dict[str, tuple[int, int]]()
-        asked = {wish.thing: wish for wish in self.wishes}
+        wish_by_thing = {wish.thing: wish for wish in self.wishes}
         for name, _ in self.sizes:
-            wish = asked.get(name)
+            wish = wish_by_thing.get(name)
             for _ in range(TRIES):
                 x, y = self._place(rng, name, wish, places)
                 places[name] = x // self.step * self.step, y // self.step * self.step
@@ -139,10 +142,10 @@ class Task(NamedTuple):
         return left, top
 
 
-def compute_gap(one: Box, two: Box) -> int:
+def compute_gap(first: Box, second: Box) -> int:
     """Return the larger of the horizontal and the vertical gap between boxes; below 0 if they overlap."""
-    across = max(one[0] - two[2], two[0] - one[2])
-    return max(across, one[1] - two[3], two[1] - one[3])
+    across = max(first[0] - second[2], second[0] - first[2])
+    return max(across, first[1] - second[3], second[1] - first[3])
 
 
 def _is_inside(box: Box) -> bool:
@@ -155,16 +158,16 @@ def _draw_size(rng: np.random.Generator, name: str) -> tuple[int, int]:
 
 
 def draw_task(rng: np.random.Generator, step: int = 1, things: int = MAX_THINGS) -> Task:
-    """Draw a task that a layout in multiples of `step` solves: three large things, two at walls, and two small ones.
+    """Draw a task with a solution in multiples of `step`: three large things, two of them at walls, and two small ones.
 
-    Of fewer `things` there are the two at walls first, then a small one beside one of them, then one apart from one.
+    With fewer `things` it has the two at walls, then a small one beside one of these, then one apart from one of these.
     """
     while True:
         large = [[*LARGE][number] for number in rng.permutation(len(LARGE))[:3].tolist()]
         small = [[*SMALL][number] for number in rng.permutation(len(SMALL))[:2].tolist()]
-        grown = {name: _draw_size(rng, name) for name in large + small}
-        placed = large + small if things == MAX_THINGS else large[:2] + small[: things - 2]
-        sizes = tuple((name, grown[name]) for name in placed)
+        size_by_name = {name: _draw_size(rng, name) for name in large + small}
+        names = large + small if things == MAX_THINGS else large[:2] + small[: things - 2]
+        sizes = tuple((name, size_by_name[name]) for name in names)
         walls = tuple([*COLOURS][number] for number in rng.permutation(len(COLOURS))[: len(SIDES)].tolist())
         first, second = rng.permutation(len(SIDES))[:2].tolist()
         wishes = (
@@ -174,6 +177,6 @@ def draw_task(rng: np.random.Generator, step: int = 1, things: int = MAX_THINGS)
             Wish("apart", small[1], pick(rng, large if things == MAX_THINGS else large[:2])),
         )
         pillar = (int(rng.integers(6, WIDTH - 6 - PILLAR)), int(rng.integers(6, DEPTH - 6 - PILLAR)))
-        task = Task(sizes, tuple(wish for wish in wishes if wish.thing in placed), walls, pillar, step)
+        task = Task(sizes, tuple(wish for wish in wishes if wish.thing in names), walls, pillar, step)
         if task.is_solved_by(task.arrange(rng, walls)):
             return task

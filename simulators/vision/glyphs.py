@@ -13,7 +13,7 @@ from simulators.vision.drawing import INK
 
 GLYPH_WIDTH, GLYPH_HEIGHT = 5, 7
 ADVANCE = GLYPH_WIDTH + 1
-"""Distance of two letters in pixels."""
+"""Distance between the left edges of adjacent letters in pixels."""
 ROWS = {
     "A": "0E11111F111111", "B": "1E11111E11111E", "C": "0E11101010110E", "D": "1E11111111111E",
     "E": "1F10101E10101F", "F": "1F10101E101010", "G": "0E11101711110F", "H": "1111111F111111",
@@ -31,7 +31,7 @@ ROWS = {
 
 @cache
 def draw_glyph(letter: str, scale: int = 1) -> NDArray[np.bool_]:
-    """Return the pixels of a letter in `ROWS`, [7 * scale, 5 * scale]. Raises KeyError for another letter."""
+    """Return the mask of a letter in `ROWS`, [7 * scale, 5 * scale]. Raises KeyError for another letter."""
     rows = np.frombuffer(bytes.fromhex(ROWS[letter]), np.uint8)
     bits = np.unpackbits(rows[:, None], axis=1)[:, -GLYPH_WIDTH:].astype(bool)
     return bits.repeat(scale, axis=0).repeat(scale, axis=1)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from simulators.base import SimulatorFault
 from simulators.vision.house import (
     BODY,
-    CLEAR,
+    CLEARANCE,
     DIRECTIONS,
     HEADINGS,
     RADIUS,
@@ -31,15 +31,15 @@ LENGTHS, ANGLES = (25, 50, 75), (15, 30, 45)
 """Amounts of acts: centimetres of "go", and degrees of "left" and "right"."""
 STOP = "stop"
 REACH = 600
-"""Distance from a thing at which the expert has arrived."""
-PIXEL, BEGINNING = 50, 200
-"""Side of the squares on which straight ways are checked, and length of a way's beginning, which is not checked."""
+"""Distance from a thing within which the expert has arrived."""
+PIXEL, UNCHECKED = 50, 200
+"""Side of the squares on which straight lines are checked, and length of a line's beginning, which is not checked."""
 FARTHEST = 2**30
 MAX_ACTS = 200
 """Maximum number of an expert's acts."""
 
 Place = tuple[int, int]
-"""Coordinates of a place."""
+"""Coordinates x and y."""
 
 
 class Act(NamedTuple):
@@ -109,21 +109,27 @@ def expert_route(house: House, start: Pose, stations: tuple[int, ...]) -> Route:
 
 
 def route_from(house: House, stations: tuple[int, ...], distance: int) -> Route:
-    """Return the expert's route from the house's start or, if `distance` is not 0, from where it is the remaining walk.
+    """Return the expert's route from the house's start or, for a positive `distance`, its part of about that length.
 
-    Such a route starts in the heading `house.heading`, and omits stations that were reached before.
+    The part starts at the last pose from which the remaining walk is at least `distance` long, with the heading
+    `house.heading`, and omits stations reached before.
     """
     route = expert_route(house, house.start, stations)
     start = route.part_way(distance) if distance else 0
     if not start:
         return route
-    passed = {one for one in stations[:-1] for pose in route.poses[:start] if is_near(pose, house.things[one], REACH)}
-    left = tuple(one for one in stations if one not in passed)
-    return expert_route(house, route.poses[start]._replace(heading=house.heading), left)
+    passed = {
+        station
+        for station in stations[:-1]
+        for pose in route.poses[:start]
+        if is_near(pose, house.things[station], REACH)
+    }
+    remaining = tuple(station for station in stations if station not in passed)
+    return expert_route(house, route.poses[start]._replace(heading=house.heading), remaining)
 
 
 def _find_front(pose: Pose, thing: Thing) -> Place:
-    """Return the place in front of a thing, towards a pose, at the distance of the corners of the thing's margin."""
+    """Return the place in front of a thing, towards a pose, as far from its middle as the corners of its margin are."""
     corner, away = math.isqrt(2 * (RADIUS + BODY + 2 * PIXEL) ** 2), max(_measure_gap(pose, thing[2:]), 1)
     return thing.x + (pose.x - thing.x) * corner // away, thing.y + (pose.y - thing.y) * corner // away
 
@@ -137,24 +143,24 @@ def _can_skip(house: House, pose: Pose, place: Place, following: Place) -> bool:
 
 
 def _approach(house: House, pose: Pose, place: Place, thing: Thing) -> Act:
-    """Return the next act towards a place that touches nothing: a turn, or a walk that ends once the thing is near."""
+    """Return the next act towards a place without a collision: a turn, or a walk that ends once the thing is near."""
     dx, dy = place[0] - pose.x, place[1] - pose.y
-    headings = sorted(range(HEADINGS), key=lambda one: -DIRECTIONS[one][0] * dx - DIRECTIONS[one][1] * dy)
-    heading = next(one for one in headings if _walk(house, pose._replace(heading=one), 1))
+    headings = sorted(range(HEADINGS), key=lambda number: -DIRECTIONS[number][0] * dx - DIRECTIONS[number][1] * dy)
+    heading = next(number for number in headings if _walk(house, pose._replace(heading=number), 1))
     turn = (heading - pose.heading + HEADINGS // 2) % HEADINGS - HEADINGS // 2
     if turn:
         return Act("right" if turn > 0 else "left", ANGLES[min(abs(turn), len(ANGLES)) - 1])
     walked = _walk(house, pose, min(max(math.isqrt(dx * dx + dy * dy) // STEP, 1), len(LENGTHS)))
-    arrived = (n for n, one in enumerate(walked) if is_near(one, thing, REACH))
+    arrived = (n for n, reached in enumerate(walked) if is_near(reached, thing, REACH))
     return Act("go", LENGTHS[next(arrived, len(walked) - 1)])
 
 
 def _walk(house: House, pose: Pose, steps: int) -> list[Pose]:
-    """Return the poses of up to `steps` steps straight ahead, without the first one that would touch something."""
+    """Return the poses of up to `steps` steps straight ahead, ending before the first that would touch something."""
     ahead = [step(pose)]
     while len(ahead) < steps:
         ahead.append(step(ahead[-1]))
-    return [*takewhile(lambda one: house.is_free(one.x, one.y), ahead)]
+    return [*takewhile(lambda pose_ahead: house.is_free(pose_ahead.x, pose_ahead.y), ahead)]
 
 
 def shortest_path(house: House, pose: Pose, station: int) -> list[Place]:
@@ -162,14 +168,14 @@ def shortest_path(house: House, pose: Pose, station: int) -> list[Place]:
 
     It begins at a nearby node to which the walker can go straight.
     """
-    left = compute_distances(house, station)
+    remaining = compute_distances(house, station)
     near = [(pose.x // STEP + x, pose.y // STEP + y) for x in range(-2, 4) for y in range(-2, 4)]
-    near = [node for node in near if min(node) >= 0 and max(node) < len(left) and left[node] < FARTHEST]
-    near.sort(key=lambda node: left[node] + _measure_gap(pose, _place(node)))
+    near = [node for node in near if min(node) >= 0 and max(node) < len(remaining) and remaining[node] < FARTHEST]
+    near.sort(key=lambda node: remaining[node] + _measure_gap(pose, _place(node)))
     path = [next(node for node in near if _is_straight(house, pose[:2], _place(node)))]
-    while left[path[-1]]:
+    while remaining[path[-1]]:
         x, y = path[-1]
-        path.append(min(product((x - 1, x, x + 1), (y - 1, y, y + 1)), key=lambda node: left[node]))
+        path.append(min(product((x - 1, x, x + 1), (y - 1, y, y + 1)), key=lambda node: remaining[node]))
     return [_place(node) for node in path]
 
 
@@ -181,13 +187,13 @@ def _place(node: tuple[int, int]) -> Place:
     return node[0] * STEP, node[1] * STEP
 
 
-def _is_straight(house: House, one: Place, other: Place) -> bool:
-    """Return True if the straight way between two places has a free margin everywhere except at its beginning."""
-    dx, dy = other[0] - one[0], other[1] - one[1]
+def _is_straight(house: House, start: Place, end: Place) -> bool:
+    """Return True if the straight line between two places has a free margin. Its beginning is not checked."""
+    dx, dy = end[0] - start[0], end[1] - start[1]
     count = max(abs(dx), abs(dy)) // PIXEL + 1
-    parts = np.arange(BEGINNING // PIXEL, count + 1)
+    parts = np.arange(UNCHECKED // PIXEL, count + 1)
     return bool(
-        _map_floor(house)[(one[0] + dx * parts // count) // PIXEL, (one[1] + dy * parts // count) // PIXEL].all()
+        _map_floor(house)[(start[0] + dx * parts // count) // PIXEL, (start[1] + dy * parts // count) // PIXEL].all()
     )
 
 
@@ -200,10 +206,10 @@ def _map_floor(house: House) -> NDArray[np.bool_]:
 
 @lru_cache(maxsize=1024)
 def compute_distances(house: House, station: int) -> NDArray[np.int64]:
-    """Return the shortest paths' lengths to a thing from nodes `STEP` apart, [x, y]; `FARTHEST` without a path."""
+    """Return the length of the shortest path to a thing from each node of a grid, [x, y]; `FARTHEST` without a path."""
     x, y = np.mgrid[0 : 2 * ROOM + 1 : STEP, 0 : 2 * ROOM + 1 : STEP]
-    thing, free = house.things[station], house.is_free(x, y, BODY + CLEAR)
-    goal = free & ((x - thing.x) ** 2 + (y - thing.y) ** 2 <= (REACH + CLEAR) ** 2)
+    thing, free = house.things[station], house.is_free(x, y, BODY + CLEARANCE)
+    goal = free & ((x - thing.x) ** 2 + (y - thing.y) ** 2 <= (REACH + CLEARANCE) ** 2)
     now = np.where(goal, 0, FARTHEST)
     while True:
         around, best = np.pad(now, 1, constant_values=FARTHEST), now
@@ -218,7 +224,7 @@ def compute_distances(house: House, station: int) -> NDArray[np.int64]:
 
 def compute_length(path: Sequence[Pose]) -> float:
     """Return the length of a path."""
-    return sum(math.dist(one[:2], other[:2]) for one, other in pairwise(path))
+    return sum(math.dist(start[:2], end[:2]) for start, end in pairwise(path))
 
 
 def compare(path: Sequence[Pose], reference: Sequence[Pose], success: bool, near: int) -> dict[str, float]:

@@ -1,7 +1,7 @@
 """Image code that models write, such as `image.rotate(90).crop(0, 0, 332, 332)`: parsed, checked and interpreted.
 
-The code is never executed as Python. A program has at most `MAX_STATEMENTS` lines `name = IMAGE`; any of them may be an
-expression IMAGE instead. An image is a known name followed by calls of `OPERATIONS` with numbers as arguments.
+The code is never executed as Python. A program has at most `MAX_STATEMENTS` lines, each `name = IMAGE` or `IMAGE`. An
+IMAGE is a known name followed by calls of `OPERATIONS` with numbers as arguments.
 """
 
 from __future__ import annotations
@@ -115,13 +115,13 @@ _WORDS = re.compile(rf"(?:{_WORD.pattern})(?: (?:{_WORD.pattern}))*", re.ASCII)
 def spell_out(text: str) -> str:
     """Translate words such as `rotate 1 flip bright crop E` to code on `last`. Returns other texts unchanged.
 
-    `rotate` counts quarter turns counter-clockwise, `bright` multiplies levels by eight, and `crop` cuts a ninth of the
-    picture, A to I row by row.
+    `rotate` counts quarter turns counter-clockwise, `bright` multiplies levels by eight, and `crop` keeps one ninth of
+    the picture, A to I row by row.
     """
     text = text.strip()
     if not _WORDS.fullmatch(text):
         return text
-    return "last" + "".join(_spell_match(*found.groups()) for found in _WORD.finditer(text))
+    return "last" + "".join(_spell_match(*match.groups()) for match in _WORD.finditer(text))
 
 
 def _spell_match(turns: str | None, cell: str | None, word: str | None) -> str:

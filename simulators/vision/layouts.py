@@ -1,4 +1,4 @@
-"""Layouts of `rooms`: JSON or letters that models write, and pictures from above."""
+"""Layouts of the game `rooms`: parsers of the JSON or letters that models write, and pictures from above."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ USAGE = '{"NAME": [x, y], ...} with the place of each thing'
 STEP = 2
 """Units per letter."""
 MAX_NUMBER = 1000
-"""Largest distance of a place from the room's corner."""
+"""Maximum absolute value of a coordinate."""
 UNIT, WALL = 3, 3
 """Pixels per unit of length, and thickness of a wall in pixels."""
 WOOD, STONE, DARK = (120, 90, 60), (90, 90, 90), (20, 20, 20)
@@ -33,18 +33,18 @@ class LayoutError(ValueError):
 def read_layout(text: str, names: Sequence[str]) -> Places:
     """Return the layout in a text: one JSON object, alone or as <answer>…</answer> after a thought.
 
-    It has each of the names once and no other, each with two numbers from -1,000 to 1,000, whose fractions are dropped.
-    Raises LayoutError for anything else, such as a duplicate key or NaN.
+    Its keys are exactly the names, its values pairs of numbers from -1,000 to 1,000. Fractions are dropped. Raises
+    LayoutError for any other text, such as one with a duplicate key or NaN.
     """
-    marked = _ANSWER.search(text)
+    tagged = _ANSWER.search(text)
     try:
-        layout = DECODER.decode(marked[1] if marked else text)
+        layout = DECODER.decode(tagged[1] if tagged else text)
     except json.JSONDecodeError:
         raise LayoutError(f"write {USAGE}") from None
     except RecursionError:
         raise LayoutError("the layout is nested too deeply") from None
-    except ValueError as why:
-        raise LayoutError(str(why)) from None
+    except ValueError as error:
+        raise LayoutError(str(error)) from None
     if not isinstance(layout, dict):
         raise LayoutError(f"write {USAGE}")
     if unknown := next((name for name in layout if name not in names), None):
@@ -57,27 +57,30 @@ def read_layout(text: str, names: Sequence[str]) -> Places:
 def read_letters(text: str, names: Sequence[str]) -> Places:
     """Return the layout in a text of two letters A to Z per thing, in the order of `names`: its place in steps of 2.
 
-    Raises LayoutError for anything else.
+    Raises LayoutError for other texts.
     """
     letters = text.split()
-    if len(letters) != 2 * len(names) or not all(len(one) == 1 and "A" <= one <= "Z" for one in letters):
+    if len(letters) != 2 * len(names) or not all(len(letter) == 1 and "A" <= letter <= "Z" for letter in letters):
         raise LayoutError(f"write {2 * len(names)} letters A to Z")
-    axes = [STEP * (ord(one) - ord("A")) for one in letters]
+    axes = [STEP * (ord(letter) - ord("A")) for letter in letters]
     return {name: (axes[2 * n], axes[2 * n + 1]) for n, name in enumerate(names)}
 
 
 def as_letters(lengths: Iterable[int]) -> str:
-    """Return lengths in steps of 2, rounded up, as letters; those beyond A to Z as the nearest of these."""
+    """Return lengths as letters A to Z, in steps of 2 and rounded up. Lengths beyond the range become A or Z."""
     return " ".join(chr(ord("A") + min(max(-(-length // STEP), 0), 25)) for length in lengths)
 
 
 def write_letters(task: Task, places: Places) -> str:
-    """Return a layout as letters, which `read_letters` reads."""
+    """Return a layout as letters, the format of `read_letters`."""
     return as_letters(axis for name, _ in task.sizes for axis in places[name])
 
 
 def describe_briefly(task: Task) -> str:
-    """Return the things with their width and depth as letters, and the wishes, in words and numbers of things."""
+    """Return a task as one line: each thing's number with its width and depth as letters, then the wishes.
+
+    Wishes name things by their numbers, such as `1 at red` or `4 near 2`.
+    """
     numbers = {name: str(number) for number, (name, _) in enumerate(task.sizes, 1)}
     sizes = [f"{numbers[name]} {as_letters(size)}" for name, size in task.sizes]
     kinds = {"at": "at", "beside": "near", "apart": "far"}

@@ -25,14 +25,14 @@ RIGHT, FORMAT, NDCG = "right", "format", "ndcg"
 
 
 class Pages(VisualWorld):
-    """Game of one viewer, who is asked for a number in small print on one of 500 slides.
+    """Single-player game of finding a number in small print on one of 500 slides.
 
     Acts, alone or as <search>…</search> and so on after a thought: `search WORDS` shows the overview of the best slide
     that was not shown yet, by BM25 on captions that the viewer never reads; `bbox x0 y0 x1 y1`, in thousandths, shows
-    that part of the newest slide at full size, or scaled down to 96 x 72 pixels; `answer X` ends the match. Anything
-    else, and a search that finds nothing, is answered by an error. Options besides Simulator's: world, the seed of the
-    slides; max_turns, 2 to 32; objects, whether slides have nine cells with objects and a digit each, whose letters A
-    to I are acts, too. The splits train and test have different firms. Needs the extra `search`.
+    that part of the newest slide at full size, or scaled down to 96 x 72 pixels; `answer X` ends the match. Other texts
+    and searches without a result get an error message. Additional options: world, the seed of the slides; max_turns, 2
+    to 32; objects, whether slides have nine cells with a digit each and some objects, and the cells' letters A to I are
+    acts, too. The splits train and test have different firms. Needs the extra `search`.
 
     VRAG-RL's rewards, paid for an answer after a search: "right", 0.7 for the number; "format", 0.1 without errors;
     "ndcg", 0.2 times the normalised discounted cumulative gain of the slides found, of which one is relevant.
@@ -55,7 +55,7 @@ class Pages(VisualWorld):
         self.objects = flag("objects", objects)
         self.deck = load_deck(self.world, self.split, self.objects)
         self.floor = 1 / len(self.deck.values)
-        self.deck.index.find("slide", 1)  # report a missing package now, and not to a viewer
+        self.deck.index.find("slide", 1)  # a missing package raises now, not during a match
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Draw a question about a random slide, and show it."""
@@ -79,33 +79,33 @@ class Pages(VisualWorld):
         return {"question": str(self.question), "found": len(self.found), "turns_left": self.max_turns - self.turns}
 
     def play(self, seat: str, act: str) -> str:
-        """Search, look closer, or answer. Returns the act in normal form."""
-        done = read_act(act)
-        if done is None:
+        """Search, look closer, or answer. Returns the act in normal form, or "nothing"."""
+        parsed = read_act(act)
+        if parsed is None:
             self.fail(f"write {USAGE}")
-        elif done.kind == "search":
-            self._search(done.words)
-        elif done.kind == "bbox":
-            self._look(done.words)
+        elif parsed.kind == "search":
+            self._search(parsed.words)
+        elif parsed.kind == "bbox":
+            self._look(parsed.words)
         else:
-            self._answer(seat, done.words)
-            return str(done)
+            self._answer(seat, parsed.words)
+            return str(parsed)
         if self.turns == self.max_turns - 1:
             self.end("turns", "No turns are left, and nothing was answered.")
-        return str(done) if done else "nothing"
+        return str(parsed) if parsed else "nothing"
 
     def _search(self, words: str) -> None:
         try:
             hits = [self.deck.slides[hit] for hit in self.deck.index.find(words, len(self.found) + 1)]
-        except ValueError as why:
-            self.fail(str(why))
+        except ValueError as error:
+            self.fail(str(error))
             return
-        new = next((slide for slide in hits if slide not in self.found), None)
-        if new is None:
+        next_slide = next((slide for slide in hits if slide not in self.found), None)
+        if next_slide is None:
             self.fail("no other slide has any of these words")
             return
-        self.found.append(new)
-        self.show(f"Slide {len(self.found)}.", reduce(render(new)), sender=TOOL)
+        self.found.append(next_slide)
+        self.show(f"Slide {len(self.found)}.", reduce(render(next_slide)), sender=TOOL)
 
     def _look(self, words: str) -> None:
         box = self.found[-1].parse_box(words) if self.found else None
@@ -144,8 +144,8 @@ class Pages(VisualWorld):
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return reset options of two deals with the same question but different right numbers."""
-        one, two = rng.permutation(np.array(self.deck.values))[:2].tolist()
-        return {JUDGED: one}, {JUDGED: two}
+        first, second = rng.permutation(np.array(self.deck.values))[:2].tolist()
+        return {JUDGED: first}, {JUDGED: second}
 
     def lesson(self, rng: random.Random, kind: str) -> GroundingLesson:
         """Draw a lesson about boards; see `pages_lessons` for the kinds. Raises ValueError for another kind."""

@@ -1,4 +1,4 @@
-"""Acts of `pages`, and how texts are parsed to acts."""
+"""Acts of the game `pages`, and their parser."""
 
 from __future__ import annotations
 
@@ -34,6 +34,6 @@ def read_act(text: str) -> Act | None:
     """
     if _CELL.fullmatch(text.strip()):
         return Act("bbox", text.strip().upper())
-    found = _MARKED.search(text) or _PLAIN.fullmatch(text.strip())
-    words = to_one_line(found[2], MAX_CHARACTERS + 1) if found else ""
-    return Act(found[1].lower(), words) if found and 0 < len(words) <= MAX_CHARACTERS else None
+    match = _MARKED.search(text) or _PLAIN.fullmatch(text.strip())
+    words = to_one_line(match[2], MAX_CHARACTERS + 1) if match else ""
+    return Act(match[1].lower(), words) if match and 0 < len(words) <= MAX_CHARACTERS else None

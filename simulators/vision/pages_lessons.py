@@ -1,7 +1,7 @@
-"""Lessons of `pages` with objects, by kind: those of `zoom` about boards, and `query` and `figure`.
+"""Grounding lessons of the game `pages` with objects, by kind: those of `zoom` about boards, `query` and `figure`.
 
-`query`: a question after which to search; the answer is the search for all that names the slide.
-`figure`: a cell at full size after `read`; each of its labels is the digit, and the answer says it.
+`query`: a question; the answer is the search for the slide's caption.
+`figure`: a cell at full size, then `read`; the label is its digit, and the answer is the act that says it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reference players of `pages`."""
+"""Scripted players of the game `pages`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from games.contracts import View
-from simulators.base import Answer
+from simulators.base import Script
 from simulators.vision.boards import Board
 from simulators.vision.boxes import SCALE
 from simulators.vision.drawing import pick
@@ -16,7 +16,7 @@ from simulators.vision.slides import Deck, Question, Slide
 
 
 class Match(Protocol):
-    """Protocol of the parts of a match of `pages` that its players read."""
+    """Attributes of a `pages` match that its players read."""
 
     deck: Deck
     question: Question
@@ -29,25 +29,25 @@ def guess(values: Sequence[int]) -> str:
     return f"answer {values[len(values) // 2]}"
 
 
-def _make_reader(is_hasty: Callable[[np.random.Generator], bool]) -> Callable[[Match, int], Answer]:
+def _make_reader(is_hasty: Callable[[np.random.Generator], bool]) -> Callable[[Match, int], Script]:
     """Return a factory of players that search for the slide, look at the value of the label, and answer with it.
 
     Hasty players leave out the year, and may confuse the object with another one of its colour.
     """
 
-    def make(game: Match, seed: int) -> Answer:
+    def make(game: Match, seed: int) -> Script:
         rng = np.random.default_rng([seed, 2])
         hasty, seen_row = is_hasty(rng), 0
 
         def act(view: View) -> str:
             nonlocal seen_row
-            asked = game.question
+            question = game.question
             if not game.found:
-                words = (asked.slide.firm, asked.slide.topic, "" if hasty else str(asked.slide.year))
+                words = (question.slide.firm, question.slide.topic, "" if hasty else str(question.slide.year))
                 return f"search {' '.join(filter(None, words))}"
             slide = game.found[-1]
             if not game.looks:
-                row = slide.labels.index(asked.label)
+                row = slide.labels.index(question.label)
                 seen_row = pick(rng, slide.rivals(row)) if hasty else row
                 return slide.write_zoom(seen_row)
             return f"answer {slide.values[seen_row]}"
@@ -57,12 +57,12 @@ def _make_reader(is_hasty: Callable[[np.random.Generator], bool]) -> Callable[[M
     return make
 
 
-def _make_blind(game: Match, seed: int) -> Answer:
+def _make_blind(game: Match, seed: int) -> Script:
     """Return a player that only reads texts: it searches for the slide, and then guesses the number."""
     return lambda view: guess(game.deck.values) if view.public["found"] else f"search {view.public['question'][:199]}"
 
 
-def _make_random(game: Match, seed: int) -> Answer:
+def _make_random(game: Match, seed: int) -> Script:
     """Return a player that searches for a word of the question, looks anywhere, and answers with a random number."""
     rng = np.random.default_rng([seed, 1])
 
@@ -78,7 +78,7 @@ def _make_random(game: Match, seed: int) -> Answer:
     return act
 
 
-PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
+PLAYERS: Mapping[str, Callable[[Match, int], Script]] = {
     "noop": lambda game, seed: lambda view: "",
     "random": _make_random,
     "oracle": _make_reader(lambda rng: False),
@@ -86,5 +86,5 @@ PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
     "hasty": _make_reader(lambda rng: True),
     "moody": _make_reader(lambda rng: bool(rng.integers(2))),
 }
-"""`hasty` is a flawed demonstrator that looks at the first slide of a firm and topic: right half of the time in print.
-`moody` is hasty in half of its matches, and the oracle in the others."""
+"""`hasty` is a flawed demonstrator that looks at the first slide of a firm and topic; with printed slides it is right
+half of the time. `moody` is hasty in half of its matches, and the oracle in the others."""

@@ -23,19 +23,19 @@ FLOORS = {"reach": 0.003, "push": 0.0}
 
 
 class Reach(VisualWorld):
-    """Game of one viewer, who moves a hand over a table that it sees from above in a picture of 48 x 48 pixels.
+    """Single-player game of moving a hand over a table, which is seen from above in a picture of 48 x 48 pixels.
 
-    Acts: three numbers from 0 to 31, dx dy grip, with or without brackets. 16 is no movement; each step above it moves
-    the hand 3/8 of a pixel to the right or down. From a grip of 16 the hand is down. With fewer `bins` the steps are
-    longer: with 9 bins, 4 is no movement, and a step is 3/2 of a pixel. Task "reach": put the hand
+    Acts: three numbers from 0 to 31, dx dy grip, with or without brackets. 16 is no movement; each number above it
+    moves the hand 3/8 of a pixel further to the right or down. From a grip of 16 on, the hand is down. With fewer
+    `bins` the steps are longer: with 9 bins, 4 is no movement, and a step is 3/2 of a pixel. Task "reach": put the hand
     down on the named block; putting it down elsewhere fails. Task "push": bring the named block into the white ring; a
-    hand that is down pushes blocks, a lifted one passes over them. Options besides Simulator's: task "reach", "push" or
-    "mixed"; bins 5 to 32 (for pushes 32); max_turns 4 to 64; camera "table", or "hand" for pictures that are centred on
-    the hand and show at most half a table in each direction; progress, see below.
+    lowered hand pushes blocks, a lifted one passes over them. Additional options: task, "reach", "push" or "mixed";
+    bins, 5 to 32 (for pushes 32); max_turns, 4 to 64; camera, "table", or "hand" for pictures centred on the hand,
+    which show at most half a table in each direction; progress, see below.
 
     Reward part "success": 1 when the task is done. With `progress`, part "progress" is the share of the initial
-    distance that an act gains: a process reward, which is measured and not part of the payoff. To use it only as a
-    target for a process reward model, and not for learning, set `credit.weights: {progress: 0}`.
+    distance that an act gains: a process reward, which is logged but not part of the payoff. To use it only as a target
+    for a process reward model, and not for learning, set `credit.weights: {progress: 0}`.
     """
 
     name = "reach"
@@ -116,13 +116,13 @@ class Reach(VisualWorld):
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return reset options of two deals with the same table but different blocks that count as right."""
-        one, two = rng.permutation(BLOCKS)[:2].tolist()
-        return {JUDGED: one}, {JUDGED: two}
+        first, second = rng.permutation(BLOCKS)[:2].tolist()
+        return {JUDGED: first}, {JUDGED: second}
 
     def play(self, seat: str, act: str) -> str:
         """Move the hand, pay, and show the table. Returns the act in normal form; raises IllegalAct for other texts."""
-        found = _ACT.fullmatch(act.strip())
-        bins = [int(number) for number in found.groups()] if found else []
+        match = _ACT.fullmatch(act.strip())
+        bins = [int(number) for number in match.groups()] if match else []
         if not bins or max(bins) >= self.bins:
             raise IllegalAct(self._usage)
         before = self._measure_remaining()
@@ -141,14 +141,14 @@ class Reach(VisualWorld):
             self.show(self.table.paint())
         return " ".join(map(str, bins))
 
-    def _left(self) -> int:
-        """Return the distance that is left with the named block, whichever counts as right."""
+    def _measure_remaining(self) -> int:
+        """Return the remaining distance for the named block, even if the option `judged` makes another one right."""
         return self.table.measure_remaining(self.table.layout.wanted)
 
     def figures(self) -> dict[str, float | bool | str]:
         """Return `score`, `success`, `task`, and the remaining `distance` in pixels."""
-        task, left = "push" if self.table.pushes else "reach", self._measure_remaining() / UNIT
-        return {"score": float(self.right), "success": self.right, "task": task, "distance": left}
+        task, distance = "push" if self.table.pushes else "reach", self._measure_remaining() / UNIT
+        return {"score": float(self.right), "success": self.right, "task": task, "distance": distance}
 
     def lesson(self, rng: random.Random, kind: str) -> GroundingLesson:
         """Draw a lesson; see `reach_lessons` for the kinds. Raises ValueError for another kind."""

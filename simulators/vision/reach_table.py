@@ -1,4 +1,4 @@
-"""Table of `reach`: a hand moves over blocks, and pushes them while it is down. All numbers are whole."""
+"""Table of the game `reach`: a hand moves over blocks, and pushes them while it is down. All numbers are integers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Layout(NamedTuple):
 
 
 def as_fine(number: int, bins: int) -> int:
-    """Convert a bin of a scale with `bins` bins to one of 32 bins, centred at 16. The outermost may give 32."""
+    """Convert a bin of a scale with `bins` bins to one of 32 bins, centred at 16. The outermost bin may become 32."""
     half = bins // 2
     return STILL + (2 * (number - half) * STILL + half) // (2 * half)
 
@@ -59,18 +59,18 @@ def as_coarse(number: int, bins: int) -> int:
 
 def draw_layout(rng: np.random.Generator) -> Layout:
     """Draw the positions of hand, blocks and ring, the blocks' colours and the wanted block."""
-    places: list[Point] = []
-    while len(places) < BLOCKS + 2:
+    points: list[Point] = []
+    while len(points) < BLOCKS + 2:
         x, y = (rng.integers(MARGIN, SIDE - MARGIN, 2) * UNIT).tolist()
-        if all(compute_distance((x, y), other) >= APART * UNIT for other in places):
-            places.append((x, y))
+        if all(compute_distance((x, y), other) >= APART * UNIT for other in points):
+            points.append((x, y))
     colours = tuple(rng.permutation(list(COLOURS))[:BLOCKS].tolist())
-    return Layout(places[0], tuple(places[2:]), places[1], colours, pick(rng, range(BLOCKS)), int(rng.integers(2**31)))
+    return Layout(points[0], tuple(points[2:]), points[1], colours, pick(rng, range(BLOCKS)), int(rng.integers(2**31)))
 
 
-def compute_distance(one: Point, other: Point) -> int:
-    """Return the distance of two points in whole units, rounded down."""
-    return isqrt((one[0] - other[0]) ** 2 + (one[1] - other[1]) ** 2)
+def compute_distance(first: Point, second: Point) -> int:
+    """Return the distance between two points in whole units, rounded down."""
+    return isqrt((first[0] - second[0]) ** 2 + (first[1] - second[1]) ** 2)
 
 
 @dataclass
@@ -92,24 +92,24 @@ class Table:
     def move(self, dx: int, dy: int, grip: int) -> None:
         """Put the hand down or lift it (`grip`), then move it by `dx` and `dy`; all three are bins of 32.
 
-        In a pushing task, a hand that is down pushes blocks.
+        In a pushing task, a lowered hand pushes blocks.
         """
         self.is_down = grip >= DOWN
-        start, way = self.hand, ((dx - STILL) * STRIDE, (dy - STILL) * STRIDE)
+        start, movement = self.hand, ((dx - STILL) * STRIDE, (dy - STILL) * STRIDE)
         for step in range(1, SUBSTEPS + 1):
-            x, y = (a + b * step // SUBSTEPS for a, b in zip(start, way, strict=True))
+            x, y = (a + b * step // SUBSTEPS for a, b in zip(start, movement, strict=True))
             self.hand = _clamp_to_table((x, y), HAND)
             if self.is_down and self.pushes:
                 self.blocks = [self._push(block) for block in self.blocks]
 
     def _push(self, block: Point) -> Point:
         """Return a block's position after a push: straight away from the hand until they only touch."""
-        apart = compute_distance(self.hand, block)
-        if apart >= CONTACT:
+        distance = compute_distance(self.hand, block)
+        if distance >= CONTACT:
             return block
-        x, y = (b - h for b, h in zip(block, self.hand, strict=True)) if apart else (1, 0)
-        apart = max(apart, 1)
-        return _clamp_to_table((self.hand[0] + x * CONTACT // apart, self.hand[1] + y * CONTACT // apart), BLOCK)
+        x, y = (b - h for b, h in zip(block, self.hand, strict=True)) if distance else (1, 0)
+        distance = max(distance, 1)
+        return _clamp_to_table((self.hand[0] + x * CONTACT // distance, self.hand[1] + y * CONTACT // distance), BLOCK)
 
     def measure_remaining(self, block: int) -> int:
         """Return the remaining distance, in units, until the task is done with this block."""
@@ -160,7 +160,7 @@ def _draw_without_hand(layout: Layout, blocks: tuple[Point, ...], has_ring: bool
 
 
 def _clamp_to_table(point: Point, radius: int) -> Point:
-    """Return the nearest point at which a disc of this radius, in pixels, lies wholly on the table."""
+    """Return the nearest point at which a disc of this radius in pixels lies entirely on the table."""
     low, high = radius * UNIT, (SIDE - radius) * UNIT - 1
     return min(max(point[0], low), high), min(max(point[1], low), high)
 

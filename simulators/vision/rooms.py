@@ -70,8 +70,8 @@ class Rooms(VisualWorld):
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Draw a task, and show the empty room."""
         self.task: Task = self.draw_task(rng)
-        turned = int(options.get(JUDGED, 0))
-        self.judged = self.task._replace(walls=self.task.walls[turned:] + self.task.walls[:turned])
+        rotation = int(options.get(JUDGED, 0))
+        self.judged = self.task._replace(walls=self.task.walls[rotation:] + self.task.walls[:rotation])
         self.grain = int(rng.integers(2**31))
         self.places: Places = {}
         self.layouts = self.errors = 0
@@ -105,18 +105,18 @@ class Rooms(VisualWorld):
     def play(self, seat: str, act: str) -> str:
         """Show a layout, or end the match. Returns "done", "layout" or "nothing"."""
         is_done = act.strip().lower() == DONE
-        heard = DONE if is_done else self._try(act)
+        parsed = DONE if is_done else self._try(act)
         if is_done or self.turns == self.max_turns - 1:
             self._judge(seat)
-        return heard
+        return parsed
 
     def _try(self, text: str) -> str:
         try:
             names = [name for name, _ in self.task.sizes]
             self.places = read_letters(text, names) if self.stride > 1 else read_layout(text, names)
-        except LayoutError as why:
+        except LayoutError as error:
             self.errors += 1
-            self.show(f"Error: {why}", sender=TOOL)
+            self.show(f"Error: {error}", sender=TOOL)
             return "nothing"
         self.layouts += 1
         self._show_room(f"Layout {self.layouts}.", TOOL)
@@ -130,7 +130,7 @@ class Rooms(VisualWorld):
         self.end("furnished" if self.places else "empty", "The room is furnished." if self.places else "It is empty.")
 
     def parts(self) -> dict[str, float]:
-        """Return the rewards of the newest layout, without the format."""
+        """Return the rewards of the newest layout by part, without the format's."""
         if not self.places:
             return {WISHES: 0.0, COLLISION: 0.0, CONSTRAINT: 0.0}
         count = len(self.task.sizes)
@@ -159,5 +159,5 @@ class Rooms(VisualWorld):
         return draw_lesson(self, np.random.default_rng(rng.getrandbits(64)), kind)
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return reset options of two deals with the same picture but different colours that count as the walls'."""
+        """Return reset options of two deals with the same picture but different wall colours by which it is judged."""
         return {JUDGED: 0}, {JUDGED: 1 + int(rng.integers(3))}

@@ -31,11 +31,11 @@ class Rooms3D(VisualWorld):
     """Single-player game of walking through a house, seen in first person, to the thing named by an instruction.
 
     Acts: one to three of `go 25`, `go 50`, `go 75` (centimetres; `forward` means the same), `left 15`, `left 30`,
-    `left 45` (degrees), likewise `right`, and `stop`, which ends the match. Additional options: rooms, 1 to 4; things,
-    2 to 4, exactly two of them of the wanted form; landmark, whether the instruction leads past another thing (needs 3
-    things or more); distance, metres before the end of the expert's path at which the match starts, with a random
-    heading, or 0 for the whole path; budget, the maximum number of acts as a multiple of the expert's, of which the
-    viewer is not told; size, the picture's side, 16 to 256 pixels.
+    `left 45` (degrees), the same for `right`, and `stop`, which ends the match. Additional options: rooms, 1 to 4;
+    things, 2 to 4, exactly two of them of the wanted form; landmark, whether the instruction leads past another thing
+    (needs 3 things or more); distance, how many metres before the end of the expert's path the match starts, with a
+    random heading, or 0 for the entire path; budget, the maximum number of acts as a multiple of the expert's, which
+    the viewer is not told; size, the picture's side, 16 to 256 pixels.
 
     Reward part "arrived": 15 (1 - d / 3) for a right stop at d metres from the middle of the thing, as in ActiveVLN. A
     stop is right within 80 cm, not ActiveVLN's 3 m, because rooms are 4 m wide; a success therefore pays 11 to 13.
@@ -79,7 +79,7 @@ class Rooms3D(VisualWorld):
         self.route = route_from(self.house, stations, self.distance * 1000)
         self.pose = self.route.poses[0]
         self.path, self.acts, self.success, self.same_form = [self.pose], 0, False, False
-        self.instruction = "go to " + ", then to ".join(f"the {self.house.things[one]}" for one in stations)
+        self.instruction = "go to " + ", then to ".join(f"the {self.house.things[station]}" for station in stations)
         self.show(self.instruction, paint(self.house, self.pose, self.size))
 
     def draw_house(self, rng: np.random.Generator) -> House:
@@ -104,8 +104,8 @@ class Rooms3D(VisualWorld):
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return reset options of two deals with the same house but different things that count as right."""
-        one, two = rng.permutation(self.things)[:2].tolist()
-        return {JUDGED: one}, {JUDGED: two}
+        first, second = rng.permutation(self.things)[:2].tolist()
+        return {JUDGED: first}, {JUDGED: second}
 
     def legal(self, seat: str) -> list[str]:
         """Return the single acts. A turn may join up to three of them."""
@@ -115,18 +115,18 @@ class Rooms3D(VisualWorld):
         """Walk and show the new view. Returns the acts; raises IllegalAct for other texts."""
         if not (acts := read_acts(act)):
             raise IllegalAct("write one to three acts, such as: left 30, go 75, stop")
-        for one in acts:
+        for single_act in acts:
             self.acts += 1
-            if one.word == STOP:
-                left = math.dist(self.pose[:2], self.wanted[2:])
-                self.success = left <= NEAR
+            if single_act.word == STOP:
+                distance = math.dist(self.pose[:2], self.wanted[2:])
+                self.success = distance <= NEAR
                 self.same_form = any(is_near(self.pose, thing, NEAR) for thing in self.house.things[:2])
-                self.pay(seat, ARRIVED, self.success * REWARD * (1 - left / SCALE))
+                self.pay(seat, ARRIVED, self.success * REWARD * (1 - distance / SCALE))
                 self.end(STOP, "You are there." if self.success else "You are not there.")
                 break
-            walked = perform(self.house, self.pose, one)
+            walked = perform(self.house, self.pose, single_act)
             self.pose = walked[-1]
-            self.path += walked if one.word == "go" else []
+            self.path += walked if single_act.word == "go" else []
             if self.acts >= self.budget * len(self.route.acts):
                 self.end("budget", "No acts are left.")
                 break
@@ -135,15 +135,15 @@ class Rooms3D(VisualWorld):
         return format_acts(acts)
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return `score`, `success`, `spl`, `ndtw`, `acts`, `expert_acts`, and the metres to the thing (`left`).
+        """Return `score`, `success`, `spl`, `ndtw`, `acts`, `expert_acts`, and the metres to the thing (`distance`).
 
         `same_form` is True after a stop at any thing of the wanted form. SPL uses the expert's path as the shortest
         path, nDTW as the reference.
         """
-        left = math.dist(self.pose[:2], self.wanted[2:])
+        distance = math.dist(self.pose[:2], self.wanted[2:])
         ended = {"score": float(self.success), "success": self.success, "same_form": self.same_form}
         paths = compare(self.path, self.route.places, self.success, NEAR)
-        return {**ended, **paths, "left": left / 1000, "acts": self.acts, "expert_acts": len(self.route.acts)}
+        return {**ended, **paths, "left": distance / 1000, "acts": self.acts, "expert_acts": len(self.route.acts)}
 
     def lesson(self, rng: random.Random, kind: str) -> GroundingLesson:
         """Draw a lesson; see `rooms3d_lessons` for the kinds. Raises ValueError for another kind."""

@@ -19,14 +19,14 @@ _SEPARATOR = re.compile(r"[\s,;.]+")
 def read_acts(text: str) -> list[Act]:
     """Return the one to three acts that a text names; [] for another text."""
     words = [word for word in _SEPARATOR.split(text.lower().replace("forward", "go")) if word]
-    found = list[Act]()
-    while words and len(found) < MAX_ACTS:
+    acts = list[Act]()
+    while words and len(acts) < MAX_ACTS:
         count = 1 if words[0] == STOP else 2
         name, words = " ".join(words[:count]), words[count:]
         if name not in _KNOWN:
             return []
-        found.append(_KNOWN[name])
-    return [] if words else found
+        acts.append(_KNOWN[name])
+    return [] if words else acts
 
 
 def format_acts(acts: Sequence[Act]) -> str:

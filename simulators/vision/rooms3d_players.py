@@ -1,4 +1,4 @@
-"""Reference players of `rooms3d`."""
+"""Scripted players of the game `rooms3d`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from games.contracts import View
-from simulators.base import Answer
+from simulators.base import Script
 from simulators.vision.drawing import pick
 from simulators.vision.house import House
 from simulators.vision.house_paths import LENGTHS, STOP, Act, Route, expert_route
@@ -17,20 +17,20 @@ from simulators.vision.rooms3d_acts import ACTS, MAX_ACTS, format_acts
 
 
 class Match(Protocol):
-    """Protocol of the attributes of a `rooms3d` match that its players read."""
+    """Attributes of a `rooms3d` match that its players read."""
 
     house: House
     route: Route
 
 
 Plan = Callable[[Match, np.random.Generator], Iterator[Act]]
-"""Function from a match and a random generator to the player's acts, from the start of the match."""
+"""Function that returns a player's acts from the start of a match."""
 
 
-def _make_planner(plan: Plan) -> Callable[[Match, int], Answer]:
+def _make_planner(plan: Plan) -> Callable[[Match, int], Script]:
     """Return a factory of players that follow a plan, three acts per turn."""
 
-    def make(game: Match, seed: int) -> Answer:
+    def make(game: Match, seed: int) -> Script:
         acts: Iterator[Act] | None = None
 
         def act(view: View) -> str:
@@ -56,7 +56,7 @@ def _plan_blind(game: Match, rng: np.random.Generator) -> Iterator[Act]:
     return iter([*[Act("go", LENGTHS[-1])] * 4, Act(STOP)])
 
 
-PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
+PLAYERS: Mapping[str, Callable[[Match, int], Script]] = {
     "noop": _make_planner(lambda game, rng: repeat(ACTS[3])),
     "random": _make_planner(lambda game, rng: (pick(rng, ACTS) for _ in repeat(None))),
     "oracle": _make_planner(lambda game, rng: iter(game.route.acts)),

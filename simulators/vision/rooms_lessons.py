@@ -1,4 +1,4 @@
-"""Lessons of `rooms`, by kind. Each prompt is a text and the picture of an empty room.
+"""Grounding lessons of the game `rooms`, by kind. Each prompt is a text and the picture of an empty room.
 
 `walls`: the text is `colour`. The picture is labelled by a 3 x 3 grid: the middle cell of each side has its wall's
 colour, the others have `none`.
@@ -22,14 +22,14 @@ from simulators.vision.furniture import SIDES, Task
 from simulators.vision.layouts import STEP, describe_briefly, draw_layout, write_letters
 
 KINDS = ("walls", "wall", "layout")
-MOST = 3
+MAX_THINGS = 3
 """Largest number of things in a lesson `layout`."""
 CELLS = {"left": (1, 0), "top": (0, 1), "right": (1, 2), "bottom": (2, 1)}
 """Row and column of each side's middle in a grid of 3 x 3."""
 
 
 class RoomGame(Protocol):
-    """Interface to the game `rooms`, which draws tasks of its split."""
+    """Attributes of a `rooms` game that lessons use to draw tasks of its split."""
 
     def draw_task(self, rng: np.random.Generator) -> Task: ...
 
@@ -52,10 +52,10 @@ def draw_lesson(game: RoomGame, rng: np.random.Generator, kind: str) -> Groundin
 
 
 def _draw_layout(task: Task, album: Album, rng: np.random.Generator) -> GroundingLesson:
-    sizes = task.sizes[: 1 + int(rng.integers(min(MOST, len(task.sizes))))]
-    known = {name for name, _ in sizes}
-    wishes = tuple(wish for wish in task.wishes if wish.thing in known)
-    few = task._replace(sizes=sizes, wishes=wishes, step=STEP)
-    picture = album.add(draw_layout(few, {}, int(rng.integers(2**31))))
-    answer = write_letters(few, few.arrange(rng, few.walls))
-    return GroundingLesson((describe_briefly(few), picture), album.pictures, ((((),),),), answer)
+    sizes = task.sizes[: 1 + int(rng.integers(min(MAX_THINGS, len(task.sizes))))]
+    names = {name for name, _ in sizes}
+    wishes = tuple(wish for wish in task.wishes if wish.thing in names)
+    subtask = task._replace(sizes=sizes, wishes=wishes, step=STEP)
+    picture = album.add(draw_layout(subtask, {}, int(rng.integers(2**31))))
+    answer = write_letters(subtask, subtask.arrange(rng, subtask.walls))
+    return GroundingLesson((describe_briefly(subtask), picture), album.pictures, ((((),),),), answer)

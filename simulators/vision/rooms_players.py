@@ -1,4 +1,4 @@
-"""Reference players of `rooms`."""
+"""Scripted players of the game `rooms`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from games.contracts import View
-from simulators.base import Answer
+from simulators.base import Script
 from simulators.vision.drawing import COLOURS, pick
 from simulators.vision.furniture import DEPTH, WIDTH, Places, Task
 from simulators.vision.layouts import write_letters
@@ -20,20 +20,20 @@ ALIKE: Sequence[tuple[str, str]] = (("red", "purple"), ("blue", "cyan"), ("green
 
 
 class Match(Protocol):
-    """Part of a match of `rooms` that its players read."""
+    """Attributes of a `rooms` match that its players read."""
 
     task: Task
     places: Places
 
 
 See = Callable[[Task, np.random.Generator], Sequence[str]]
-"""Colours of the walls, in the order of `SIDES`, as a player believes to see them."""
+"""Function that returns the walls' colours as a player sees them, in the order of `SIDES`."""
 
 
-def _make_furnisher(see: See) -> Callable[[Match, int], Answer]:
-    """Return a factory of players that solve the task for the walls that they see, and are done."""
+def _make_furnisher(see: See) -> Callable[[Match, int], Script]:
+    """Return a factory of players that solve the task for the wall colours that they see, and then say `done`."""
 
-    def make(game: Match, seed: int) -> Answer:
+    def make(game: Match, seed: int) -> Script:
         rng = np.random.default_rng([seed, 1])
 
         def act(view: View) -> str:
@@ -46,7 +46,7 @@ def _make_furnisher(see: See) -> Callable[[Match, int], Answer]:
     return make
 
 
-def _make_reviser(game: Match, seed: int) -> Answer:
+def _make_reviser(game: Match, seed: int) -> Script:
     """Return a player that reads the walls again each turn, as `weak` does, and writes layouts until one fits."""
     rng = np.random.default_rng([seed, 1])
 
@@ -65,37 +65,37 @@ def format_layout(places: Places) -> str:
 
 
 def _format_act(task: Task, places: Places) -> str:
-    """Return a layout as the task's world reads it: as letters if places are in steps, else as JSON."""
+    """Return a layout in the game's format: letters if the task's step is more than 1, else JSON."""
     return format_layout(places) if task.step == 1 else write_letters(task, places)
 
 
 def _see_weakly(task: Task, rng: np.random.Generator) -> Sequence[str]:
-    """Return the walls' colours, in which those of a pair that looks alike are exchanged half of the time."""
-    swapped = {one: two for pair in ALIKE if rng.integers(2) for one, two in (pair, pair[::-1])}
-    both = [wall for wall in task.walls if swapped.get(wall) in task.walls]
-    return [swapped[wall] if wall in both else wall for wall in task.walls]
+    """Return the walls' colours. If two walls' colours look alike, they are swapped half of the time."""
+    swapped = {colour: lookalike for pair in ALIKE if rng.integers(2) for colour, lookalike in (pair, pair[::-1])}
+    swapped_walls = [wall for wall in task.walls if swapped.get(wall) in task.walls]
+    return [swapped[wall] if wall in swapped_walls else wall for wall in task.walls]
 
 
 def _guess_walls(task: Task, rng: np.random.Generator) -> Sequence[str]:
-    """Return the asked walls as the upper and the lower one."""
-    asked = [wish.other for wish in task.wishes if wish.kind == "at"]
-    others = [colour for colour in COLOURS if colour not in asked]
-    return [others[0], asked[0], others[1], asked[1]]
+    """Return guessed wall colours: the two that wishes name are those of the top and the bottom wall."""
+    named = [wish.other for wish in task.wishes if wish.kind == "at"]
+    others = [colour for colour in COLOURS if colour not in named]
+    return [others[0], named[0], others[1], named[1]]
 
 
-def _make_blind(game: Match, seed: int) -> Answer:
-    """Return a player that reads texts alone; it solves the task for guessed walls, as if there were no pillar."""
+def _make_blind(game: Match, seed: int) -> Script:
+    """Return a player that ignores pictures: it solves the task for guessed walls, as if there were no pillar."""
     rng = np.random.default_rng([seed, 1])
-    beyond = (WIDTH, DEPTH)
+    outside = (WIDTH, DEPTH)
 
     def act(view: View) -> str:
-        task = game.task._replace(pillar=beyond)
+        task = game.task._replace(pillar=outside)
         return DONE if view.public["layouts"] else _format_act(task, task.arrange(rng, _guess_walls(task, rng)))
 
     return act
 
 
-def _make_random(game: Match, seed: int) -> Answer:
+def _make_random(game: Match, seed: int) -> Script:
     """Return a player that places things anywhere in the room until it is done."""
     rng = np.random.default_rng([seed, 1])
 
@@ -111,7 +111,7 @@ def _make_random(game: Match, seed: int) -> Answer:
     return act
 
 
-PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
+PLAYERS: Mapping[str, Callable[[Match, int], Script]] = {
     "noop": lambda game, seed: lambda view: "",
     "random": _make_random,
     "oracle": _make_furnisher(lambda task, rng: task.walls),
@@ -119,5 +119,5 @@ PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
     "weak": _make_furnisher(_see_weakly),
     "reviser": _make_reviser,
 }
-"""Flawed demonstrators: `weak` confuses red and purple, blue and cyan, green and yellow by a coin; `reviser` tosses it
-each turn, and writes layouts until it sees one fit."""
+"""Flawed demonstrators: `weak` confuses red and purple, blue and cyan, green and yellow half of the time; `reviser`
+does so anew each turn, and writes layouts until one seems to fit."""

@@ -66,16 +66,16 @@ def draw_scene(rng: np.random.Generator, cells: int, distractors: bool) -> Scene
     With `distractors`, exactly one other object has the target's colour, in another form; otherwise none has.
     """
     colour, form = pick(rng, [*COLOURS]), pick(rng, FORMS)
-    others = [one for one in COLOURS if one != colour]
+    others = [other for other in COLOURS if other != colour]
     things = [Thing(colour, form)]
     if distractors:
-        things.append(Thing(colour, pick(rng, [one for one in FORMS if one != form])))
+        things.append(Thing(colour, pick(rng, [other for other in FORMS if other != form])))
     while len(things) < 2 * cells**2 // 3:
         things.append(Thing(pick(rng, others), pick(rng, FORMS)))
-    places = rng.permutation(cells**2)[: len(things)].tolist()
-    held = dict(zip(places, things, strict=True))
+    cells_drawn = rng.permutation(cells**2)[: len(things)].tolist()
+    thing_by_cell = dict(zip(cells_drawn, things, strict=True))
     digits = rng.integers(10, size=cells**2).tolist()
-    return Scene(tuple(held.get(cell) for cell in range(cells**2)), tuple(digits), places[0])
+    return Scene(tuple(thing_by_cell.get(cell) for cell in range(cells**2)), tuple(digits), cells_drawn[0])
 
 
 def paint(scene: Scene, rng: np.random.Generator) -> Pixels:
@@ -135,12 +135,12 @@ def cell_box(cell: int, side: int) -> Box:
     return column * CELL, row * CELL, (column + 1) * CELL, (row + 1) * CELL
 
 
-def compute_iou(one: Box, two: Box) -> float:
+def compute_iou(first: Box, second: Box) -> float:
     """Return the intersection over union of two boxes, each with an area."""
-    width = min(one[2], two[2]) - max(one[0], two[0])
-    height = min(one[3], two[3]) - max(one[1], two[1])
+    width = min(first[2], second[2]) - max(first[0], second[0])
+    height = min(first[3], second[3]) - max(first[1], second[1])
     shared = max(width, 0) * max(height, 0)
-    areas = sum((box[2] - box[0]) * (box[3] - box[1]) for box in (one, two))
+    areas = sum((box[2] - box[0]) * (box[3] - box[1]) for box in (first, second))
     return shared / (areas - shared)
 
 

@@ -14,6 +14,7 @@ from simulators.vision.drawing import DIGITS
 
 VIEWER = "viewer"
 JUDGED = "judged"
+"""Reset option that replaces the right answer, to test that views do not depend on it."""
 
 
 class VisualWorld(Simulator):
@@ -38,8 +39,8 @@ class VisualWorld(Simulator):
 
     def show(self, *parts: str | Pixels, sender: str = REFEREE) -> Sequence[Image]:
         """Send the seat a message of texts and pictures in order, and return its images."""
-        shown: Sequence[ContentPart] = [part if isinstance(part, str) else self.album.add(part) for part in parts]
-        message = Message(sender, tuple(shown))
+        content: Sequence[ContentPart] = [part if isinstance(part, str) else self.album.add(part) for part in parts]
+        message = Message(sender, tuple(content))
         self._tell(message, ())
         return message.images
 
@@ -50,8 +51,8 @@ class VisualWorld(Simulator):
 
     def payoffs(self) -> dict[str, float]:
         """Return the payoff without the parts in `unpaid_parts`."""
-        own = self._totals[VIEWER]
-        return {VIEWER: super().payoffs()[VIEWER] - sum(own.get(part, 0.0) for part in self.unpaid_parts)}
+        totals = self._totals[VIEWER]
+        return {VIEWER: super().payoffs()[VIEWER] - sum(totals.get(part, 0.0) for part in self.unpaid_parts)}
 
     def private(self, seat: str) -> dict[str, Any]:
         """Return {}: the seat has no private facts."""
@@ -72,8 +73,8 @@ class DigitWorld(VisualWorld):
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return reset options of two deals with the same world but different right digits."""
-        one, two = rng.permutation(10)[:2].tolist()
-        return {JUDGED: one}, {JUDGED: two}
+        first, second = rng.permutation(10)[:2].tolist()
+        return {JUDGED: first}, {JUDGED: second}
 
 
 def read_digit(text: str) -> int | None:

@@ -27,7 +27,7 @@ VALUE_COLUMNS = range(170, 255, REDUCTION)
 PITCH = 9
 """Distance between the two digits of a value."""
 FIRMS, EDITIONS = 25, 2
-"""Number of firms of a deck, and of slides on each topic of a firm, which differ in their year and values."""
+"""Number of firms in a deck, and of slides per firm and topic, which differ in their year and values."""
 YEARS = range(2021, 2041)
 VALUES = range(10, 100)
 LABELS: Mapping[str, tuple[str, ...]] = {
@@ -69,7 +69,7 @@ class Slide(NamedTuple):
 
     @property
     def caption(self) -> str:
-        """Text that is indexed for searches; viewers never see it."""
+        """Text indexed for searches; viewers never see it."""
         return f"{self.firm} {self.topic} {self.year} {' '.join(self.labels)}"
 
     def value_box(self, row: int) -> Box:
@@ -198,7 +198,7 @@ def _draw_editions(rng: np.random.Generator, firm: str, topic: str) -> Iterator[
     """Yield the slides of a firm and topic, which have the same labels in different rows, years and values."""
     labels = [LABELS[topic][number] for number in rng.permutation(len(LABELS[topic]))[:ROWS]]
     for year in rng.permutation(np.array(YEARS))[:EDITIONS].tolist():
-        shown = tuple(labels[number] for number in rng.permutation(ROWS))
+        row_labels = tuple(labels[number] for number in rng.permutation(ROWS))
         values = tuple(rng.choice(np.array(VALUES), ROWS, replace=False).tolist())
-        columns = tuple(pick(rng, VALUE_COLUMNS) for _ in shown)
-        yield Slide(firm, topic, year, shown, values, columns, int(rng.integers(2**31)))
+        columns = tuple(pick(rng, VALUE_COLUMNS) for _ in row_labels)
+        yield Slide(firm, topic, year, row_labels, values, columns, int(rng.integers(2**31)))

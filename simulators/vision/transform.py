@@ -1,4 +1,4 @@
-"""Game about a turned, mirrored or dimmed picture: repair it and zoom in by image code, then answer (CodeVision)."""
+"""A turned, mirrored or dimmed picture: repair it and zoom in by image code, then answer (CodeVision)."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from simulators.vision.transform_players import PLAYERS
 
 RIGHT, FORMAT, RECALL, BONUS, OVERUSE, SPURIOUS = "right", "format", "recall", "bonus", "overuse", "spurious"
 SPARE = 2
-"""Number of runs beyond the mandatory operations that are not penalised as overuse."""
+"""Number of runs allowed beyond the mandatory operations before they are penalised as overuse."""
 CODE = "image.rotate(90).flip().brighten(8).crop(0, 0, 332, 332)"
 TERSE = "In short: rotate 1 flip bright crop A, for quarter turns and a ninth of `last`, A to I. "
 BRIGHTER = ("brighten", "contrast")
 
 
 class Transform(DigitWorld):
-    """Game of one viewer, who repairs a scene's picture by code and says the digit in the wanted object's cell.
+    """Single-player game of repairing a scene's picture by code, to say the digit in the wanted object's cell.
 
     The scene is one of `zoom`, with a yellow mark at its top left. Its picture may be rotated, mirrored and dimmed, and
     the viewer sees an overview. Acts: image code (`image_code`) on `image`, the picture, and `last`, the newest result,
-    which is shown at 48 x 48 pixels; or a digit, which ends the match. The answer to invalid code is an error message.
+    which is shown at 48 x 48 pixels; or a digit, which ends the match. Invalid code gets an error message.
     Options in addition to Simulator's: max_turns, the maximum number of acts, 2 to 32; terse, which allows code on
     `last` as words such as `rotate 1 flip bright crop E` (`image_code.spell_out`).
 
     CodeVision's rewards, paid with the answer: "right", 1; "format", 0.1 if all code ran; "recall", the mean over the
-    mandatory operations (crop, by intersection over union with the cell; an upright result, if the picture was turned
+    mandatory operations (crop, by intersection over union with the cell; an upright result, if the picture was rotated
     or mirrored; a brightened one, if it was dimmed); "bonus", 0.2 for a right answer if the code called `resize`, or
     `brighten` or `contrast` although the picture was not dimmed; "overuse", -0.5 for more than two runs beyond the
     mandatory operations; "spurious", -0.5 for `rotate` or `flip` on an upright picture.
@@ -57,7 +57,7 @@ class Transform(DigitWorld):
         super().__init__(**options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw a scene, and how its picture is turned, mirrored and dimmed; show the overview."""
+        """Draw a scene and its damage (rotation, mirroring, dimming), and show the overview."""
         self.scene: Scene = self.draw_scene(rng)
         self.digit = int(options.get(JUDGED, self.scene.digits[self.scene.target]))
         self.damage = Damage.draw(rng)
@@ -87,8 +87,8 @@ class Transform(DigitWorld):
 
     def public(self) -> dict[str, Any]:
         """Return the `wanted` object, the `runs` of code, and `turns_left`."""
-        left = self.max_turns - self.turns
-        return {"wanted": str(self.scene.target_thing), "runs": self.runs, "turns_left": left}
+        turns_left = self.max_turns - self.turns
+        return {"wanted": str(self.scene.target_thing), "runs": self.runs, "turns_left": turns_left}
 
     def play(self, seat: str, act: str) -> str:
         """Run image code or take the answer. Returns the digit, or the operations that the code called."""
@@ -98,9 +98,9 @@ class Transform(DigitWorld):
         try:
             code = spell_out(act) if self.terse else act
             self.newest, called = run(code, {"image": self.image, "last": self.newest})
-        except CodeError as why:
+        except CodeError as error:
             self.errors += 1
-            self.show(f"Error: {why}", sender=TOOL)
+            self.show(f"Error: {error}", sender=TOOL)
             called = ()
         else:
             self._count(called)
@@ -111,12 +111,12 @@ class Transform(DigitWorld):
 
     def _count(self, called: tuple[str, ...]) -> None:
         self.called |= {*called}
-        found = {
+        scores = {
             "crop": compute_iou(self.newest.box, cell_box(self.scene.target, 3)),
             "upright": float(self.newest.is_upright),
             "brighten": float(self.newest.pixels.max() > BRIGHT),
         }
-        self.done = {name: max(value, found[name]) for name, value in self.done.items()}
+        self.done = {name: max(value, scores[name]) for name, value in self.done.items()}
 
     def _answer(self, seat: str, digit: int) -> str:
         self.right = digit == self.digit
@@ -137,7 +137,7 @@ class Transform(DigitWorld):
 
     @property
     def has_spurious_turn(self) -> bool:
-        """True if the code turned or mirrored an upright picture."""
+        """True if the code rotated or mirrored a picture that was upright from the start."""
         return "upright" not in self.done and bool(self.called & {"rotate", "flip"})
 
     def lesson(self, rng: random.Random, kind: str) -> GroundingLesson:

@@ -1,6 +1,6 @@
-"""Lessons of `transform`, by kind.
+"""Grounding lessons of the game `transform`, by kind.
 
-`attribute`, `glyph`, `find`: those of `zoom` about the untouched picture; the answer to `find` is code that crops.
+`attribute`, `glyph`, `find`: those of `zoom` about the undamaged picture; the answer to `find` is code that crops.
 `mend`: the overview of a damaged picture after `find red circle`; the label of the yellow mark's corner is the
 direction of its longer arm, the others' is `none`, and the answer is code that mends the picture, or crops the target's
 cell if nothing is to be mended.
@@ -31,7 +31,7 @@ ARMS = ("right", "up", "left", "down")
 
 @dataclass
 class UndamagedScene:
-    """An untouched scene, as `zoom` shows it."""
+    """Options of a `zoom` game that shows a scene undamaged."""
 
     act: str = "cell"
     bins: int = 0
@@ -41,7 +41,7 @@ class UndamagedScene:
 
 
 class DrawsScenes(Protocol):
-    """Part of `transform` that draws scenes of the split."""
+    """Attributes of a `transform` game that lessons use to draw scenes of its split."""
 
     def draw_scene(self, rng: np.random.Generator) -> Scene: ...
 
@@ -64,9 +64,9 @@ def draw_lesson(game: DrawsScenes, rng: np.random.Generator, kind: str) -> Groun
 
 
 def make_corner_labels(damage: Damage) -> tuple[tuple[tuple[str], ...], ...]:
-    """Return a grid of 3 x 3 with the direction of the mark's longer arm at its corner, and `none` elsewhere."""
+    """Return a 3 x 3 grid of labels: the direction of the mark's longer arm at the mark's corner, `none` elsewhere."""
     turns = damage.turned // 90
     # A mirrored picture has its mark at the top right, pointing left, before it is turned.
-    place = CORNERS[(turns - damage.flipped) % 4]
+    corner = CORNERS[(turns - damage.flipped) % 4]
     arm = ARMS[(turns + 2 * damage.flipped) % 4]
-    return tuple(tuple((arm if (row, column) == place else NONE,) for column in range(SIDE)) for row in range(SIDE))
+    return tuple(tuple((arm if (row, column) == corner else NONE,) for column in range(SIDE)) for row in range(SIDE))

@@ -1,4 +1,4 @@
-"""Reference players of `transform`."""
+"""Scripted players of the game `transform`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from games.contracts import View
-from simulators.base import Answer
+from simulators.base import Script
 from simulators.vision.damage import Damage
 from simulators.vision.digit_players import choose_by_colour, choose_target, make_looker
 from simulators.vision.drawing import pick
@@ -17,7 +17,7 @@ from simulators.vision.scenes import NAMES, Scene
 
 
 class Match(Protocol):
-    """Part of a match of `transform` that its players read."""
+    """Attributes of a `transform` match that its players read."""
 
     scene: Scene
     damage: Damage
@@ -25,23 +25,23 @@ class Match(Protocol):
 
 
 def write_repair(game: Match, cell: int) -> str:
-    """Return code that makes the picture upright and bright, and crops a cell."""
+    """Return code that repairs the picture and crops a cell."""
     code = write(game, *list_repairs(game.damage), f"crop {NAMES[cell]}")
     return code.replace("last", "image")
 
 
 def list_repairs(damage: Damage) -> list[str]:
-    """Return the operations that undo a damage, in the words of `spell_out`."""
+    """Return the operations that undo the damage, in the words of `spell_out`."""
     turns = [f"rotate {4 - damage.turned // 90}"] if damage.turned else []
     return turns + damage.flipped * ["flip"] + damage.dimmed * ["bright"]
 
 
 def write(game: Match, *words: str) -> str:
-    """Return operations as the game reads them: as words, or as code on the newest result."""
+    """Return operations in the game's format: as words if it is terse, else as code on the newest result."""
     return " ".join(words) if game.terse else spell_out(" ".join(words))
 
 
-def _make_in_steps(game: Match, seed: int) -> Answer:
+def _make_in_steps(game: Match, seed: int) -> Script:
     """Return a player that mends the picture, then crops a random cell of the wanted colour, and says its digit."""
     rng = np.random.default_rng([seed, 1])
     acts: list[str] = []
@@ -56,7 +56,7 @@ def _make_in_steps(game: Match, seed: int) -> Answer:
     return act
 
 
-def _make_random(game: Match, seed: int) -> Answer:
+def _make_random(game: Match, seed: int) -> Script:
     """Return a player that runs random code, or none, before it says a random digit."""
     rng = np.random.default_rng([seed, 1])
     codes = ["image.rotate(90)", "last.flip()", "image.brighten(4)", "last.crop(0, 0, 332, 332)"]
@@ -69,7 +69,7 @@ def _make_random(game: Match, seed: int) -> Answer:
     return act
 
 
-PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
+PLAYERS: Mapping[str, Callable[[Match, int], Script]] = {
     "noop": lambda game, seed: lambda view: "",
     "random": _make_random,
     "oracle": make_looker(choose_target, write_repair, "runs"),

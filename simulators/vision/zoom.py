@@ -95,19 +95,24 @@ class Zoom(DigitWorld):
 
     def rules(self) -> str:
         """Return the task and the acts, as text."""
-        where = describe_looks(self)
+        usage = describe_looks(self)
         looks = "one look" if self.max_looks == 1 else f"at most {self.max_looks} looks"
-        return f"Find the object and say its digit. Look closer first, by {where}: {looks}. Then say the digit."
+        return f"Find the object and say its digit. Look closer first, by {usage}: {looks}. Then say the digit."
 
     def public(self) -> dict[str, Any]:
         """Return the `wanted` object, the names of `cells`, and `looks` made and left (`looks_left`)."""
-        left = self.max_looks - self.looks
-        return {"wanted": str(self.scene.target_thing), "cells": [*self.names], "looks": self.looks, "looks_left": left}
+        looks_left = self.max_looks - self.looks
+        return {
+            "wanted": str(self.scene.target_thing),
+            "cells": [*self.names],
+            "looks": self.looks,
+            "looks_left": looks_left,
+        }
 
     def legal(self, seat: str) -> list[str] | None:
         """Return the cells while looks are left, and the digits after the first look.
 
-        Returns None while looks are left whose acts are not cells.
+        Returns None while boxes or points can still be looked at.
         """
         if self.act != "cell" and self.looks < self.max_looks:
             return None
@@ -152,7 +157,10 @@ class Zoom(DigitWorld):
         return [mark_look(look, self.overviews)] if look else []
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return `score`, `success` and `right` (the digit was), `looks`, `unreadable`, `hit` and `same_colour`."""
+        """Return `score`, `success`, `right` (if the digit was), `looks`, `unreadable`, `hit` and `same_colour`.
+
+        `hit` is True if a look showed the target's digit, `same_colour` if one showed that of an object of its colour.
+        """
         looked = {"hit": self.hit, "right": self.right, "looks": self.looks, "unreadable": self.unreadable}
         return {"score": float(self.right), "success": self.right, **looked, "same_colour": self.same_colour}
 

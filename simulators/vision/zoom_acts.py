@@ -21,13 +21,13 @@ Point = tuple[int, int]
 DOT, DOT_COLOUR = 2, (255, 0, 0)
 """Width of the dot at a point in pixels, and its colour."""
 APART = CELL
-"""Minimum distance in pixels of a new point from all earlier new ones."""
+"""Minimum distance of a new point from all earlier new points, in pixels (`score_format`)."""
 ANSWER, GROUNDED, EXTRA = 0.6, 0.4, 0.2
 """ViGoRL's weights of a right answer and of the format score, and the format score of each extra point."""
 
 
 class LookGame(Protocol):
-    """Protocol of the options of a `zoom` game that determine how looks are written."""
+    """Options of a `zoom` game that determine how looks are written."""
 
     act: str
     bins: int
@@ -42,7 +42,7 @@ class Look(NamedTuple):
     text: str
     """Act in normal form."""
     box: Box
-    """Part that is shown, in the picture's pixels."""
+    """Part to show, in the picture's pixels."""
     point: Point | None = None
 
 
@@ -54,7 +54,7 @@ def describe_looks(game: LookGame) -> str:
 
 
 def read_look(game: LookGame, text: str) -> Look | None:
-    """Parse an act as a look, by the game's kind of acts. Returns None if it is none."""
+    """Parse a text as a look, by the game's kind of acts. Returns None if it is not a look."""
     size = game.cells * CELL
     if game.act == "box":
         box = read_box(text, size, size)
@@ -66,11 +66,11 @@ def read_look(game: LookGame, text: str) -> Look | None:
     return Look(name, _find_box(game, game.names.index(name))) if name in game.names else None
 
 
-def _look_around(place: Point, bins: int, size: int) -> Look:
+def _look_around(bin_pair: Point, bins: int, size: int) -> Look:
     """Return a look at the middle of a bin, with a window of a cell's size that lies within the picture."""
-    x, y = ((2 * number + 1) * size // (2 * bins) for number in place)
+    x, y = ((2 * number + 1) * size // (2 * bins) for number in bin_pair)
     left, top = (min(max(centre - CELL // 2, 0), size - CELL) for centre in (x, y))
-    return Look(f"{place[0]} {place[1]}", (left, top, left + CELL, top + CELL), (x, y))
+    return Look(f"{bin_pair[0]} {bin_pair[1]}", (left, top, left + CELL, top + CELL), (x, y))
 
 
 def _find_box(game: LookGame, cell: int) -> Box:
@@ -80,10 +80,10 @@ def _find_box(game: LookGame, cell: int) -> Box:
 
 
 def look_at(game: LookGame, cell: int) -> str:
-    """Return the act that shows a cell; boxes and points are rounded to their units."""
+    """Return the act that shows a cell. Boxes and points are rounded to thousandths and bins."""
     column, row = cell % game.cells, cell // game.cells
     if game.act == "point":
-        x, y = ((2 * place + 1) * game.bins // (2 * game.cells) for place in (column, row))
+        x, y = ((2 * index + 1) * game.bins // (2 * game.cells) for index in (column, row))
         return f"{x} {y}"
     if game.act == "cell":
         return game.names[cell]
@@ -104,8 +104,8 @@ def crop_look(look: Look, pixels: Pixels, layout: str) -> Pixels:
 def mark_look(look: Look, overviews: Sequence[Image]) -> Mark:
     """Return a look's mark in the overview: its box or point in a single image, or the whole image of its tile."""
     if len(overviews) == 1:
-        place = (*look.point, *look.point) if look.point else look.box
-        return Mark(overviews[0].hash, *(edge / REDUCTION for edge in place))
+        edges = (*look.point, *look.point) if look.point else look.box
+        return Mark(overviews[0].hash, *(edge / REDUCTION for edge in edges))
     side = math.isqrt(len(overviews))
     cell = look.box[1] // CELL * side + look.box[0] // CELL
     return Mark(overviews[cell].hash, 0, 0, TILE, TILE)

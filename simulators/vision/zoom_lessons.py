@@ -1,10 +1,10 @@
-"""Lessons of `zoom`, by kind.
+"""Grounding lessons of the game `zoom`, by kind.
 
 `attribute`: the overview after the word `colour` or `form`; labels are the objects' colours or forms, or `none`.
 `glyph`: digits at full size after the word `read`; labels are the digits, with points as words, or `none`.
 `find`: the overview after `find red any` or `find any circle`; each matching cell's label is its name, the others' is
 `none`, and the answer is a matching cell, or with points one at its middle.
-`words`: labels complete the sentences `red circle is in A` and `digit is seven` of each cell's overview and middle.
+`words`: each cell's overview and middle; labels are the words of `red circle is in` and `digit is seven`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NOTHING = "nothing"
 
 
 class SceneGame(LookGame, Protocol):
-    """Part of `zoom` that draws scenes of the split."""
+    """Attributes of a `zoom` game that lessons use to draw scenes of its split."""
 
     def draw_scene(self, rng: np.random.Generator) -> Scene: ...
 
@@ -50,13 +50,13 @@ def _draw_attribute(game: LookGame, scene: Scene, pixels: Pixels, rng: np.random
 
 def _draw_glyph(game: LookGame, scene: Scene, pixels: Pixels, rng: np.random.Generator) -> GroundingLesson:
     is_empty = rng.random(len(scene.digits)) < EMPTY
-    places = [
+    tiles = [
         draw_ground(rng, TILE, TILE) if empty else crop_middle(pixels, cell)
         for cell, empty in enumerate(is_empty.tolist())
     ]
     names = DIGITS if game.act == "point" else "0123456789"
     words = [(NONE if empty else names[digit],) for empty, digit in zip(is_empty, scene.digits, strict=True)]
-    return _make_lesson(game, ["read", *(places if game.layout == "tiles" else [_join_pictures(places)])], words)
+    return _make_lesson(game, ["read", *(tiles if game.layout == "tiles" else [_join_pictures(tiles)])], words)
 
 
 def _draw_find(game: LookGame, scene: Scene, pixels: Pixels, rng: np.random.Generator) -> GroundingLesson:
@@ -91,16 +91,16 @@ def _read_value(thing: Thing | None, field: str) -> str:
     return str(getattr(thing, field)) if thing else NONE
 
 
-def _join_pictures(places: Sequence[Pixels]) -> Pixels:
+def _join_pictures(tiles: Sequence[Pixels]) -> Pixels:
     """Return square pictures of equal size as one picture, row by row."""
-    side = round(len(places) ** 0.5)
-    return np.concatenate([np.concatenate(places[row * side : (row + 1) * side], axis=1) for row in range(side)])
+    side = round(len(tiles) ** 0.5)
+    return np.concatenate([np.concatenate(tiles[row * side : (row + 1) * side], axis=1) for row in range(side)])
 
 
 def _make_lesson(
     game: LookGame, shown: Sequence[str | Pixels], words: Sequence[Words], answer: str = ""
 ) -> GroundingLesson:
-    """Return a lesson of texts and pictures, whose cells have these words: one per picture, or a whole grid each."""
+    """Return a lesson of these texts and pictures. `words` labels the cells: one per tile, or a grid per picture."""
     album, side = Album(), round(len(game.names) ** 0.5)
     parts = tuple(part if isinstance(part, str) else album.add(part) for part in shown)
     size = 1 if game.layout == "tiles" else side

@@ -1,4 +1,4 @@
-"""Reference players of `zoom`."""
+"""Scripted players of the game `zoom`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from games.contracts import View
-from simulators.base import Answer
+from simulators.base import Script
 from simulators.vision.boxes import SCALE
 from simulators.vision.digit_players import choose_by_colour, choose_target, make_looker
 from simulators.vision.drawing import DIGITS, pick
@@ -17,13 +17,13 @@ from simulators.vision.zoom_acts import LookGame, look_at
 
 
 class Match(LookGame, Protocol):
-    """Part of a match of `zoom` that its players read."""
+    """Attributes of a `zoom` match that its players read."""
 
     scene: Scene
 
 
-def _make_random(game: Match, seed: int) -> Answer:
-    """Return a player that picks any listed act, and boxes, points and digits at random."""
+def _make_random(game: Match, seed: int) -> Script:
+    """Return a player that picks a random legal act or, if none are listed, a random box or point."""
     rng = np.random.default_rng([seed, 1])
 
     def act(view: View) -> str:
@@ -38,13 +38,13 @@ def _make_random(game: Match, seed: int) -> Answer:
     return act
 
 
-def _make_blind(game: Match, seed: int) -> Answer:
-    """Return a player that reads texts alone: without a picture all cells, and all digits, are alike."""
+def _make_blind(game: Match, seed: int) -> Script:
+    """Return a player that ignores pictures: it always looks at the first cell and says the same digit."""
     return lambda view: "7" if view.public["looks"] else look_at(game, 0)
 
 
-def _make_colour_twice(game: Match, seed: int) -> Answer:
-    """Return a player that looks at one or both objects of the colour, at random, and says the digit of either."""
+def _make_colour_twice(game: Match, seed: int) -> Script:
+    """Return a player that looks at one or two objects of the wanted colour, and says the digit of one of them."""
     rng = np.random.default_rng([seed, 1])
     cells: list[int] = []
 
@@ -58,7 +58,7 @@ def _make_colour_twice(game: Match, seed: int) -> Answer:
     return act
 
 
-PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
+PLAYERS: Mapping[str, Callable[[Match, int], Script]] = {
     "noop": lambda game, seed: lambda view: "",
     "random": _make_random,
     "oracle": make_looker(choose_target, look_at, "looks"),
@@ -67,4 +67,4 @@ PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
     "colour_twice": _make_colour_twice,
 }
 """The last two are flawed demonstrators: they see colours but no forms, and with distractors are right half the time.
-`colour_twice` says digits as words, which no point begins with."""
+`colour_twice` says digits as words, which cannot be mistaken for the beginning of a point."""

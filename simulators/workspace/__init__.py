@@ -1,4 +1,4 @@
-"""Workspace simulator: an agent does tasks over files, tickets and a calendar by typed tools."""
+"""Workspace simulator: an agent does tasks on files, tickets and a calendar with typed tools."""
 
 from simulators.workspace.workspace import Workspace
 

@@ -1,4 +1,4 @@
-"""The three apps of a workspace as typed tools. A tool returns data, or raises ValueError to refuse a call."""
+"""Files, tickets and calendar of a workspace as typed tools, which return data or raise ValueError to refuse a call."""
 
 from __future__ import annotations
 
@@ -145,9 +145,9 @@ class Apps:
         if person is not None:
             self._require_person(person)
         found = {
-            number: one
-            for number, one in self.state.meetings.items()
-            if person in (None, one.person) and day in (None, one.day)
+            number: meeting
+            for number, meeting in self.state.meetings.items()
+            if person in (None, meeting.person) and day in (None, meeting.day)
         }
         self.shown.update(found)
         return [{"id": number, **vars(meeting)} for number, meeting in found.items()]
@@ -203,7 +203,8 @@ def list_tools(apps: Apps, terse: bool = False) -> list[Tool]:
 def _shorten(tool: Tool) -> Tool:
     name, function = SHORT[tool.name], tool.function
     signature = tool.shape.signature.replace(tool.name, name, 1)
-    return Tool(replace(tool.shape, name=name, signature=signature), lambda **given: format_briefly(function(**given)))
+    shape = replace(tool.shape, name=name, signature=signature)
+    return Tool(shape, lambda **arguments: format_briefly(function(**arguments)))
 
 
 def format_briefly(data: object) -> str:
@@ -216,7 +217,7 @@ def format_briefly(data: object) -> str:
 
 
 def _check_path(path: str) -> str:
-    """Return a path that a file may have. Raises ValueError for any other."""
+    """Return a file's path. Raises ValueError if it is invalid."""
     if not PATH.fullmatch(path):
         raise ValueError("a path is like notes/open.txt")
     return path

@@ -1,4 +1,4 @@
-"""Scripted players of a workspace."""
+"""Scripted players of a workspace: oracle, flawed, random, noop."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from games.contracts import View
-from simulators.base import Answer
+from simulators.base import Script
 from simulators.workspace.apps import SHORT
 from simulators.workspace.state import State
 from simulators.workspace.tasks import Call
@@ -29,14 +29,14 @@ def format_call(call: Call, terse: bool) -> str:
     """Return a call as text: `close_ticket(ticket=7)`, in terse mode `end(7)`."""
     if terse:
         return f"{SHORT[call.tool]}({','.join(json.dumps(value) for value in call.arguments.values())})"
-    given = ", ".join(f"{name}={json.dumps(value)}" for name, value in call.arguments.items())
-    return f"{call.tool}({given})"
+    arguments = ", ".join(f"{name}={json.dumps(value)}" for name, value in call.arguments.items())
+    return f"{call.tool}({arguments})"
 
 
-def _make_player(acts: Callable[[Match, np.random.Generator], Iterator[str]]) -> Callable[[Match, int], Answer]:
+def _make_player(acts: Callable[[Match, np.random.Generator], Iterator[str]]) -> Callable[[Match, int], Script]:
     """Return a factory of players that play these acts and then `done`."""
 
-    def make(game: Match, seed: int) -> Answer:
+    def make(game: Match, seed: int) -> Script:
         plan: Iterator[str] | None = None
 
         def act(view: View) -> str:
@@ -86,13 +86,13 @@ def _misdirect(game: Match, call: Call, rng: np.random.Generator) -> Call | None
     return None
 
 
-def _make_random(game: Match, seed: int) -> Answer:
+def _make_random(game: Match, seed: int) -> Script:
     """Return a player that chooses among the listed acts at random."""
     rng = np.random.default_rng([seed, 1])
     return lambda view: str(view.legal[int(rng.integers(len(view.legal)))]) if view.legal else DONE
 
 
-PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
+PLAYERS: Mapping[str, Callable[[Match, int], Script]] = {
     "noop": lambda game, seed: lambda view: DONE,
     "random": _make_random,
     "oracle": _make_player(_play_oracle),

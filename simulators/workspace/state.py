@@ -65,12 +65,12 @@ class State:
 
     def is_free(self, day: Day, hour: int) -> bool:
         """Return True if no meeting begins at this hour."""
-        return all((one.day, one.hour) != (day, hour) for one in self.meetings.values())
+        return all((meeting.day, meeting.hour) != (day, hour) for meeting in self.meetings.values())
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Comparison of a final state with the target, as numbers of records."""
+    """Difference between a final state and the target, as numbers of records."""
 
     needed: int
     """Number of records that had to be changed, created or deleted."""
@@ -81,7 +81,7 @@ class Difference:
 
     @property
     def share(self) -> float:
-        """Score (right − collateral) / needed, at least 0; 1 if no record had to change."""
+        """Score (right − collateral) / needed, at least 0; 0 if no record had to change."""
         return max(0.0, (self.right - self.collateral) / self.needed) if self.needed else 0.0
 
     @property

@@ -79,7 +79,8 @@ def _find_oldest(do: Do, person: str) -> int:
 
 
 def _plan_close(draft: Draft, person: str) -> Step:
-    ages = sorted(one.days for one in draft.state.tickets.values() if one.owner == person and one.status == "open")
+    tickets = [ticket for ticket in draft.state.tickets.values() if ticket.owner == person and ticket.status == "open"]
+    ages = sorted(ticket.days for ticket in tickets)
     min_age = ages[-1] - 1 if len(ages) < 2 else int(draft.rng.integers(ages[0], ages[-1]))
 
     def plan(do: Do) -> None:
@@ -159,9 +160,10 @@ def _plan_move(draft: Draft, person: str) -> Step:
     Half of the time, the given hour is taken by another person's meeting in the initial state.
     """
     day, hour = draft.day(), int(draft.rng.integers(HOURS[0], HOURS[-1]))
-    taken = [one for one in draft.state.meetings.values() if one.person != person and one.hour < HOURS[-1]]
-    if taken and draft.rng.random() < 0.5:
-        day, hour = (one := draft.draw(taken)).day, one.hour
+    others = [other for other in draft.state.meetings.values() if other.person != person and other.hour < HOURS[-1]]
+    if others and draft.rng.random() < 0.5:
+        other = draft.draw(others)
+        day, hour = other.day, other.hour
 
     def plan(do: Do) -> None:
         number = _find_meeting(do, person)
@@ -181,7 +183,7 @@ def _plan_cancel(draft: Draft, person: str) -> Step:
 
 
 def _plan_book(draft: Draft, person: str) -> Step:
-    day = draft.draw([one.day for one in draft.state.meetings.values()])
+    day = draft.draw([meeting.day for meeting in draft.state.meetings.values()])
 
     def plan(do: Do) -> None:
         do("book_meeting", person=person, day=day, hour=do("free_hours", day=day)[0])
@@ -214,5 +216,5 @@ def solve(steps: list[Step], apps: Apps) -> list[Call]:
 
 
 def shuffle_numbers(rng: np.random.Generator, low: int, high: int) -> Iterator[int]:
-    """Yield the whole numbers from `low` to below `high` in random order."""
-    return iter(int(one) for one in rng.permutation(np.arange(low, high)))
+    """Return an iterator over the integers from `low` to below `high` in random order."""
+    return iter(int(number) for number in rng.permutation(np.arange(low, high)))

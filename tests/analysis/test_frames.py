@@ -137,7 +137,7 @@ def test_several_runs_share_the_tables(tmp_path: Path) -> None:
     assert log.runs["run"].tolist() == [str(path) for path in paths]
     assert log.turns.groupby("run").size().tolist() == [21, 21, 21]
     assert analysis.load(paths[1:]).runs["run"].tolist() == ["run", "other"]
-    with pytest.raises(StoreError, match="is given twice: take one out"):
+    with pytest.raises(StoreError, match="is given twice: remove one"):
         analysis.load([paths[0], paths[0]])
     with pytest.raises(StoreError, match="no run to load"):
         analysis.load([])

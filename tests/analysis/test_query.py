@@ -138,8 +138,8 @@ def test_whole_row_has_all_columns(run_folder: Path, sql: str) -> None:
         ("select advantag from turns", "there is no column 'advantag' — did you mean 'advantage'? in turns"),
         ('select "reward.del" from turns', "there is no column 'reward.del' — did you mean 'reward.deal'? in turns"),
         ("select x from turn", "there is no table 'turn' — did you mean 'turns'? (tables: runs, iterations, matches"),
-        ("select report.deal from matches", 'a column with a dot stands in double quotes: "report.…"'),
-        ("select reward.deal from turns", 'a column with a dot stands in double quotes: "reward.…"'),
+        ("select report.deal from matches", 'a column name with a dot needs double quotes: "report.…"'),
+        ("select reward.deal from turns", 'a column name with a dot needs double quotes: "reward.…"'),
         ("selec 1", 'syntax error at or near "selec": write one SELECT'),
         ("", "0 queries: write one SELECT"),
         ("select 1; select 2", "2 queries: write one SELECT"),
@@ -218,7 +218,7 @@ def test_the_command_prints_no_control_characters_and_not_too_much(
 ) -> None:
     output = arena("sql", run_folder, "select private from turns").out
     assert "[2Jgreed" in output and "\x1b" not in output
-    monkeypatch.setattr(commands, "SHOWN", 2)
+    monkeypatch.setattr(commands, "MAX_ROWS", 2)
     assert arena("sql", run_folder, "select turn from turns").out.splitlines()[-1].startswith("… and 19 rows more")
 
 

@@ -262,7 +262,7 @@ def test_a_log_that_is_a_link_or_a_folder_is_refused(run: RunFolder, tmp_path: P
     path = run.path / "run.log"
     for make in (path.mkdir, lambda: path.symlink_to(tmp_path / "elsewhere")):
         make()
-        with pytest.raises(StoreError, match=r"run\.log is no file: remove it"), write_run_log(run.path):
+        with pytest.raises(StoreError, match=r"run\.log is not a regular file: remove it"), write_run_log(run.path):
             pass
         path.unlink() if path.is_symlink() else path.rmdir()
     assert not (tmp_path / "elsewhere").exists()

@@ -288,7 +288,7 @@ def test_match_is_one_text_for_any_memory(stages_folder: Path, memory: dict[str,
     texts = [row["text"] for rows in chats.texts() for row in rows]
     assert max(map(len, replies.values())) > 1 and len(texts) == len(replies)
     for text, seat_replies in zip(texts, replies.values(), strict=True):
-        lines = [message["content"] for message in seat_replies[0].prompt] + [seat_replies[0].said["content"]]
+        lines = [message["content"] for message in seat_replies[0].prompt] + [seat_replies[0].message["content"]]
         for reply in seat_replies[1:]:
-            lines += [reply.prompt[-1]["content"], reply.said["content"]]
+            lines += [reply.prompt[-1]["content"], reply.message["content"]]
         assert text == "\n".join(lines)

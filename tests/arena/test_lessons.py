@@ -99,7 +99,7 @@ def test_edited_data_set_ends_the_run(tmp_path: Path) -> None:
             write_rows(data, make_chats(19))
             os.utime(data, ns=(1, 1))
 
-    with pytest.raises(StoreError, match="was changed while it is read"):
+    with pytest.raises(StoreError, match="was changed while it was in use"):
         run_lab(tmp_path / "run", make_data_experiment(data), Editor())
 
 

@@ -30,7 +30,7 @@ from arena.play.match import Limits, MatchPlan, play_match
 from arena.play.parts.base import Progress
 from arena.play.source import Attempts, PlaySource
 from arena.records import MatchRecord, Seating, find_reply, trained_trajectories
-from arena.store.arrow import credit_table, match_table
+from arena.store.arrow import credit_to_table, matches_to_table
 from arena.store.lines import LogError
 from arena.store.reader import RunReader
 from arena.store.run import RunFolder
@@ -229,7 +229,7 @@ def test_credit_of_tokens_that_does_not_fit_them_is_refused(token_run: Path, tmp
     file = edited / "log" / "0001.credit.parquet"
     rows = RunReader(edited).log.credit_table(1, CREDIT.names).to_pylist()
     rows[0]["gaps"].append(0.5)
-    pq.write_table(credit_table(rows), file, write_page_checksum=True)
+    pq.write_table(credit_to_table(rows), file, write_page_checksum=True)
     with pytest.raises(LogError, match="credit's gaps do not match the tokens of a turn"):
         _ = analysis.load(edited).tokens
 
@@ -238,7 +238,7 @@ EDITS: dict[str, Callable[[dict[str, Any]], object]] = {
     "does not match its columns, 0001-0077": lambda row: row.update(deal=77),
     "is no match id": lambda row: row.update(parent="../x", parent_turn=1),
     "0 or more": lambda row: row.update(parent="0001-0000", parent_turn=-5),
-    "entropies are not of": lambda row: next(s for s in row["streams"].values() if s)[0].update(entropy=[1.0]),
+    "must have as many entropies": lambda row: next(s for s in row["streams"].values() if s)[0].update(entropy=[1.0]),
     "SHA-256": lambda row: row["turns"][0]["messages"].append(
         {"sender": "referee", "text": "", "images": [{"place": 0, **vars(IMAGE), "hash": "../../../etc/passwd"}]}
     ),
@@ -251,7 +251,7 @@ def test_an_edited_match_ends_a_command_with_one_line(plain_run: Path, tmp_path:
     shutil.rmtree(edited / "checkpoints")  # a checkpoint's hashes would be checked first
     rows = RunReader(edited).log.read(1)
     EDITS[message](rows[0])
-    pq.write_table(match_table(rows), edited / "log" / "0001.parquet", write_page_checksum=True)
+    pq.write_table(matches_to_table(rows), edited / "log" / "0001.parquet", write_page_checksum=True)
     commands = [["credit", str(edited)]] + [["show", str(edited), rows[0]["id"]]] * (message == "SHA-256")
     for command in commands:
         line = arena(*command).line
@@ -261,7 +261,7 @@ def test_an_edited_match_ends_a_command_with_one_line(plain_run: Path, tmp_path:
 def test_duplicate_match_in_a_sealed_log_is_refused(plain_run: Path, tmp_path: Path) -> None:
     edited = shutil.copytree(plain_run, tmp_path / "run")
     rows = RunReader(edited).log.read(1)
-    pq.write_table(match_table([*rows, rows[0]]), edited / "log" / "0001.parquet", write_page_checksum=True)
+    pq.write_table(matches_to_table([*rows, rows[0]]), edited / "log" / "0001.parquet", write_page_checksum=True)
     with pytest.raises(LogError, match="has a match twice: restore"):
         RunReader(edited).log.read(1)
 

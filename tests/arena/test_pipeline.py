@@ -260,7 +260,7 @@ def test_untrusted_code_is_refused(tmp_path: Path) -> None:
 
 
 def test_folder_without_a_pipeline_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="is no pipeline"):
+    with pytest.raises(StoreError, match="is not a pipeline"):
         wait(resume_pipeline(tmp_path, RecordingWatcher()))
 
 

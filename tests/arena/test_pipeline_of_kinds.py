@@ -299,7 +299,7 @@ def test_an_evaluation_names_the_stage_of_its_reward_model(tmp_path: Path) -> No
         tmp_path,
         lambda text: None,
     )
-    stage_experiment = stages[4].made
+    stage_experiment = stages[4].composed
     assert isinstance(stage_experiment, Experiment) and stage_experiment.evaluate is not None
     assert stage_experiment.evaluate.reward_model == str(
         tmp_path / "stages" / STAGES[2] / "checkpoints/0000/policies/reward_model"

@@ -113,7 +113,7 @@ def test_links_and_pipes_in_a_stage_are_refused(source: Path, tmp_path: Path, ki
     secret.write_text("mine")
     planted = bad / "stages" / STAGES[0] / "extra"
     planted.symlink_to(secret) if kind == "link" else os.mkfifo(planted)
-    with pytest.raises(StoreError, match="extra is no plain file"):
+    with pytest.raises(StoreError, match="extra is not a plain file"):
         wait(start_pipeline(make_pipeline(), tmp_path / "out", RecordingWatcher(), bad))
     assert "mine" not in "".join(path.read_text("utf-8", "ignore") for path in tmp_path.rglob("out/**/extra"))
     wait(resume_pipeline(tmp_path / "out", RecordingWatcher()))
@@ -136,7 +136,7 @@ def test_malformed_and_edited_settings_are_refused(source: Path, tmp_path: Path,
 
 
 def test_only_pipelines_can_be_reused(source: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="is no pipeline"):
+    with pytest.raises(ConfigError, match="is not a pipeline"):
         wait(start_pipeline(make_pipeline(), tmp_path / "out", RecordingWatcher(), tmp_path))
     line = get_refusal("run", "selfplay", "--game", "kuhn_poker", "--reuse", source, "--out", tmp_path / "out")
     assert "--reuse: this experiment has no stages" in line

@@ -132,7 +132,7 @@ def interrupted_run(working_folder: Path) -> Path:
         ("evaluate={games: [{name: negotiation}], against: [randm]}", "did you mean 'random'"),
         ("evaluate={games: [{name: negotiation, options: {max_turns: 4}}], against: [nash]}", "evaluate.against"),
         ("evaluate={games: [{name: negotiation}], against: [runs/begun@9]}", "keeps no weights of iteration 9"),
-        ("iterations=1", "has 3 committed: ask for more"),
+        ("iterations=1", "has 3 committed: set a higher total"),
     ],
 )
 def test_refused_resume_changes_nothing(interrupted_run: Path, setting: str, message: str) -> None:

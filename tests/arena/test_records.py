@@ -15,7 +15,7 @@ from arena.plain import printable, to_plain
 from arena.records import MatchRecord, MatchSource, RecordError, Seating, Turn, trajectories
 from arena.rows import message_from_row as message_of
 from arena.rows import message_to_row
-from arena.store.arrow import match_rows, match_table
+from arena.store.arrow import matches_to_table, table_to_matches
 from games.contracts import Image, MatchId, Message, TurnSource
 
 HOSTILE = ["\ud800", "a\udfffb", "\u2028", "\u0085", "\x00", "\r\n", "<|im_end|>", "\x1b[2J", "é", "[/b]", ""]
@@ -151,7 +151,7 @@ def test_record_survives_a_json_line_and_parquet(record: MatchRecord) -> None:
     read = MatchRecord.from_json(json.loads(line))
     assert read.to_json() == row
     assert read == record or "\ufffd" in str(row)  # equal, or different only by replaced surrogates
-    (sealed,) = match_rows(match_table([row]))
+    (sealed,) = table_to_matches(matches_to_table([row]))
     assert MatchRecord.from_json(sealed).to_json() == row
 
 

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 
 from agents.engines.spec import EngineSpec
 from agents.precision import Precision
-from arena.build import Makers
+from arena.build import Factories
 from arena.cli.loop import wait
 from arena.config.experiment import Experiment
 from arena.config.layers import compose, to_yaml
@@ -37,13 +37,13 @@ def make_experiment(*changes: str) -> Experiment:
 
 
 def run_lab(
-    folder: Path, config: Experiment, watcher: RecordingWatcher | None = None, makers: Makers | None = None
+    folder: Path, config: Experiment, watcher: RecordingWatcher | None = None, factories: Factories | None = None
 ) -> RunFolder:
     """Play a whole run, and return its folder."""
     run_folder = RunFolder.create(folder, to_yaml(config), {})
 
     async def run_to_the_end() -> None:
-        lab = await Lab.open(run_folder, config, watcher or RecordingWatcher(), makers=makers or Makers())
+        lab = await Lab.open(run_folder, config, watcher or RecordingWatcher(), factories=factories or Factories())
         try:
             await lab.run()
         finally:
@@ -81,7 +81,7 @@ def make_remote_engine(spec: EngineSpec, precision: Precision) -> ProcessEngine:
 @pytest.mark.slow
 def test_run_with_an_engine_in_another_process_is_bit_equal(finished_run: RunFolder, tmp_path: Path) -> None:
     """Play, the KL's reference and the gate use the other process."""
-    other = run_lab(tmp_path / "run", make_experiment(), makers=Makers(engine=make_remote_engine))
+    other = run_lab(tmp_path / "run", make_experiment(), factories=Factories(engine=make_remote_engine))
     for k in (1, 2):
         ours, theirs = read_matches(finished_run, k), read_matches(other, k)
         assert [r.payoffs for r in ours] == [r.payoffs for r in theirs]

@@ -78,7 +78,7 @@ def test_a_frozen_tower_is_not_trained_but_its_connector_is(make_config: Configs
 @pytest.mark.parametrize("family", FAMILIES)
 def test_frozen_tower_excludes_the_connector(family: str, tmp_path: Path) -> None:
     folder = save_vision_model(tmp_path / "model", family)
-    policy = Policy.load("p", folder, folder, train=True, sight=VisionSettings(frozen=True))
+    policy = Policy.load("p", folder, folder, train=True, vision_settings=VisionSettings(frozen=True))
     learned = {
         name for name in trainable_parameters(policy.model) if "language_model" not in name and "text_model" not in name
     }

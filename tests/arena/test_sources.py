@@ -18,8 +18,8 @@ from arena.credit.samples import make_samples
 from arena.errors import StoreError
 from arena.lab import Lab
 from arena.play.demonstrations import Demonstrations
-from arena.records import OWN, MatchRecord, MatchSource, RecordError, Trajectory, trained_trajectories
-from arena.store.arrow import match_table
+from arena.records import POLICY_SOURCES, MatchRecord, MatchSource, RecordError, Trajectory, trained_trajectories
+from arena.store.arrow import matches_to_table
 from arena.store.files import write_atomic
 from arena.store.matchlog import _to_parquet
 from arena.store.reader import RunReader, log_path
@@ -76,7 +76,7 @@ def test_a_log_with_tokens_that_the_model_does_not_have_is_refused(finished_run:
     log = copy_with_sources(finished_run, tmp_path / "log", ("policy",))
     rows = RunReader(log).log.read(1)
     rows[0]["streams"]["opener"][0]["ids"][3] = 99_999
-    write_atomic(log_path(log / "log", 1, "parquet"), _to_parquet(match_table(rows), 1000))
+    write_atomic(log_path(log / "log", 1, "parquet"), _to_parquet(matches_to_table(rows), 1000))
     settings = ("iterations=1", f"source.log={log}", "source.iterations=1", "learn.loss=likelihood")
     with pytest.raises(StoreError, match=rf"{rows[0]['id']}: opener has the token 99999, and the model of"):
         run_lab(tmp_path / "run", make_experiment(*settings, "learn.regularisers={}"))
@@ -95,7 +95,7 @@ def test_turns_of_others_are_context() -> None:
     )
     for tokens in (item.tokens, None):
         (sample,) = make_samples([replace(item, tokens=tokens)], {"opener": 1.0})
-        own = [i for i, turn in enumerate(turns) if turn.source in OWN]
+        own = [i for i, turn in enumerate(turns) if turn.source in POLICY_SOURCES]
         assert len(own) == 4 and sample.learned.all() and sample.places.tolist() == [p for p in own for _ in "ab"]
         assert sample.advantages.tolist() == [2 * p + k if tokens is not None else p for p in own for k in (0, 1)]
         assert sample.behaviour.tolist() == [-float(5 * p + 3 + k) for p in own for k in (0, 1)]
@@ -103,7 +103,7 @@ def test_turns_of_others_are_context() -> None:
             sample.stream.ids == stream.ids and sample.stream.sampled_count == 8 and stream.sampled_count == 2 * count
         )
     assert make_samples([replace(item, trajectory=found)], {"opener": 1.0})[0].stream is stream, "the stream was copied"
-    assert set(OWN) == {"policy", "replaced", "summary", "request"}
+    assert set(POLICY_SOURCES) == {"policy", "replaced", "summary", "request"}
 
 
 def test_every_source_is_read_shown_credited_and_loaded(finished_run: Path, tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_every_source_is_read_shown_credited_and_loaded(finished_run: Path, tmp_
     for record in records:
         shown = arena("show", run, record.id)
         assert shown.code == 0
-        notes: list[str] = [turn.source for turn in record.turns if turn.source not in OWN]
+        notes: list[str] = [turn.source for turn in record.turns if turn.source not in POLICY_SOURCES]
         assert [word for word in TURN_SOURCES for _ in range(shown.out.count(f"a {word}, not the policy's own"))] == [
             word for word in TURN_SOURCES for _ in range(notes.count(word))
         ]

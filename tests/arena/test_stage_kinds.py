@@ -75,7 +75,7 @@ def test_kind_makes_an_experiment_from_its_settings(kinds_file: Path) -> None:
         f"{{{kinds_file}:longer: {{times: 3}}, with: {{learn: {{lr: 0.25}}}}}}",
         changes=("stages.longer.with.play.group=2",),
     )
-    experiments = [stage.made for stage in plan(pipeline, Path("RUN"), notes.append)]
+    experiments = [stage.composed for stage in plan(pipeline, Path("RUN"), notes.append)]
     assert (experiments[1].iterations, experiments[1].learn.lr) == (6, 0.25)  # type: ignore[union-attr]
     assert (experiments[1].play.matches, experiments[1].play.group) == (4, 2)  # type: ignore[union-attr]
     seen = {"seed": derive_stage_seed(3, "longer"), "folders": ["play"], "weights": ["player"], "game": "kuhn_poker"}

@@ -159,16 +159,16 @@ FOLDERS: dict[str, tuple[Damage, str]] = {
         "index",
     ),
     "an index that is none": (write_file("model.safetensors.index.json", '{"weight_map": [1]}'), "no weight_map"),
-    "torn weights": (
+    "damaged weights": (
         lambda f: (f / "model.safetensors").write_bytes((f / "model.safetensors").read_bytes()[:500]),
-        "torn",
+        "damaged",
     ),
-    "weights of a huge header": (write_file("model.safetensors", make_header({}, 2**63)), "torn"),
+    "weights of a huge header": (write_file("model.safetensors", make_header({}, 2**63)), "damaged"),
     "weights of a huge shape": (
         write_file(
             "model.safetensors", make_header({"a": {"dtype": "F32", "shape": [2**40], "data_offsets": [0, 64]}})
         ),
-        "torn",
+        "damaged",
     ),
     "weights of names of escapes": (
         write_file(

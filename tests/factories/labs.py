@@ -10,7 +10,7 @@ from typing import Any
 from agents.engines.in_process import InProcessEngine
 from agents.published import FolderWeights, RemoteWeights, Weights
 from agents.weights import resolve_base
-from arena.build import Makers
+from arena.build import Factories
 from arena.cli.loop import wait
 from arena.config.experiment import Experiment
 from arena.config.layers import compose, to_yaml
@@ -160,7 +160,7 @@ def run_with_trainers(text: str, folder: Path, make_trainer: MakeTrainer, *chang
             run,
             experiment,
             RecordingWatcher(),
-            makers=Makers(lambda spec, precision: FetchingEngine.create(spec, precision, 1), make_trainer),
+            factories=Factories(lambda spec, precision: FetchingEngine.create(spec, precision, 1), make_trainer),
         )
         try:
             await lab.run()

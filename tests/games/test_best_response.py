@@ -220,7 +220,7 @@ def test_mixture_response_lies_between_member_and_informed_values():
 
 
 def test_mixture_response_is_nan_with_too_many_beliefs(monkeypatch):
-    monkeypatch.setattr(bargaining, "MOST_BELIEFS", 3)
+    monkeypatch.setattr(bargaining, "MAX_BELIEFS", 3)
     game = Negotiation(values="public", max_turns=6, breakdown=0.2)
     game.reset(seed=0)
     assert math.isnan(best_against(game, "opener", PANEL))

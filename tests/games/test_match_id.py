@@ -74,5 +74,5 @@ def test_refuses_inconsistent_ids() -> None:
         MatchId(1, 1, turn=3)
     with pytest.raises(ValueError, match="or neither"):
         MatchId(1, 1, parent=MatchId(1, 1))
-    with pytest.raises(ValueError, match="not of 0001-0001"):
+    with pytest.raises(ValueError, match="of its parent, 0001-0001"):
         MatchId(1, 2, parent=MatchId(1, 1), turn=3)

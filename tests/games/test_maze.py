@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from games.contracts import View
-from games.families.grid import BACK, STEPS, carve, measure_distances, neighbour
+from games.families.grid import OPPOSITE, STEPS, carve, measure_distances, neighbour
 from games.families.locks import count_steps_left, take_step
 from games.maze import Maze
 from games.text_navigation import TextNavigation
@@ -37,7 +37,7 @@ def test_every_maze_is_a_spanning_tree(size):
         doors = game.doors
         for cell, ways in doors.items():
             assert all(
-                neighbour_cell == neighbour(cell, way) and doors[neighbour_cell][BACK[way]] == cell
+                neighbour_cell == neighbour(cell, way) and doors[neighbour_cell][OPPOSITE[way]] == cell
                 for way, neighbour_cell in ways.items()
             )
         assert sum(map(len, doors.values())) == 2 * (
@@ -125,7 +125,7 @@ def test_every_key_lies_before_its_door(size, locks):
     game = Maze(size=size, locks=locks)
     for seed in range(200):
         game.reset(seed=seed)
-        shut, keys = set(game.at.locked), set(game.at.keys)
+        shut, keys = set(game.walk_state.locked), set(game.walk_state.keys)
         assert len(shut) == len(keys) == locks and not keys & {game.start, game.goal}
         for opened in range(locks):
             reached = flood_fill(
@@ -146,9 +146,9 @@ def test_oracle_is_optimal_and_wall_following_solves(size, locks):
         game.reset(seed=seed)
         shortest, steps_closer = game.shortest(), 0
         while not game.terminations["walker"]:
-            before = count_steps_left(game.doors, game.at, game.goal)
+            before = count_steps_left(game.doors, game.walk_state, game.goal)
             game.step(game.find_step())
-            steps_closer += count_steps_left(game.doors, game.at, game.goal) == before - 1
+            steps_closer += count_steps_left(game.doors, game.walk_state, game.goal) == before - 1
         assert game.report()["solved"] and game.turns == steps_closer == shortest and game.report()["efficiency"] == 1.0
         game.reset(seed=seed)
         facing = 0
@@ -156,9 +156,9 @@ def test_oracle_is_optimal_and_wall_following_solves(size, locks):
             for turn in (1, 0, 3, 2):  # right, ahead, left, back
                 way = clockwise[(facing + turn) % 4]
                 if way in game.doors[game.position]:
-                    state = game.at
+                    state = game.walk_state
                     game.step(way)
-                    if game.terminations["walker"] or game.at != state:
+                    if game.terminations["walker"] or game.walk_state != state:
                         facing = clockwise.index(way)
                         break
         assert game.report()["solved"]
@@ -173,7 +173,7 @@ def start_locked_maze():
         row = [(x, y), (x + 1, y), (x + 2, y)]
         if (
             game.goal == row[2]
-            and game.at.keys == {row[1]}
+            and game.walk_state.keys == {row[1]}
             and all(game.doors[a].get("EAST") == b for a, b in itertools.pairwise(row))
         ):
             return game
@@ -191,11 +191,11 @@ def test_keys_and_doors_by_hand():
         info["public"]["keys"] == 1 and info["public"]["locked"] == ["EAST"] and "EAST" not in info["public"]["exits"]
     )
     assert "You find a key." in str(game.observe("walker")) and info["rewards"]["match"] == 1
-    assert game.at.held == 1 and not game.at.keys and "K" not in game.map()
+    assert game.walk_state.held == 1 and not game.walk_state.keys and "K" not in game.map()
     game.step("EAST")
     assert game.report()["solved"] and game.report()["efficiency"] == 1.0
     other = start_locked_maze()
-    empty = other.at._replace(position=other.doors[other.start]["EAST"], keys=frozenset())
+    empty = other.walk_state._replace(position=other.doors[other.start]["EAST"], keys=frozenset())
     assert take_step(other.doors, empty, "EAST") == empty, "the door opened without a key"
 
 

@@ -14,7 +14,7 @@ from PIL.JpegImagePlugin import MARKER
 
 from games.contracts import Image
 from games.picture_structure import _ALONE
-from games.pictures import LARGEST, check_picture, decode_picture
+from games.pictures import MAX_SIDE, check_picture, decode_picture
 from tests.factories.image_files import make_jpeg_with_comments, make_jpeg_with_scans, make_png_with_chunks
 
 
@@ -50,7 +50,7 @@ HIDDEN = b"\xff\xf0\x00\x0a" + b"\xff\xfe\x00\x02" * 2
 HOSTILE = {
     "bomb": (lambda: make_png(60_000, 60_000), "bomb|too large"),
     "long": (lambda: make_png(100_000, 1), "100000 x 1 pixels is too large"),
-    "large": (lambda: make_png(LARGEST + 1, 1), "too large"),
+    "large": (lambda: make_png(MAX_SIDE + 1, 1), "too large"),
     "svg": (lambda: b"<svg xmlns='http://www.w3.org/2000/svg'/>", "format is unknown"),
     "eps": (lambda: b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "format is unknown"),
     "tiff": (lambda: encode_picture("TIFF"), "format is unknown"),
@@ -110,7 +110,7 @@ def test_any_damage_gives_a_picture_or_one_line(offset: int, change: bytes, kind
     data = bytearray(encode_picture(kind))
     data[offset : offset + len(change)] = change
     try:
-        assert max(decode_picture(bytes(data)).size) <= LARGEST
+        assert max(decode_picture(bytes(data)).size) <= MAX_SIDE
     except ValueError as error:
         assert "\n" not in str(error)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from games.wordle import Wordle, common_words, feedback, is_word
+from games.wordle import Wordle, feedback, is_word, load_words
 
 WORDS = st.text("abcde", min_size=5, max_size=5)
 
@@ -57,7 +57,7 @@ def test_number_of_feedbacks_matches_theory():
 
 
 def test_words_are_valid_and_sorted():
-    words = common_words()
+    words = load_words()
     assert len(words) == len(set(words)) == 619 and all(map(is_word, words)) and list(words) == sorted(words)
 
 
@@ -119,7 +119,7 @@ def test_any_text_is_harmless(text):
 
 
 def test_splits_hide_disjoint_words_and_list_all():
-    words, hidden = common_words()[:32], {}
+    words, hidden = load_words()[:32], {}
     for split in ("train", "test", "all"):
         game = Wordle(words=words, split=split)
         split_words = set()

@@ -284,7 +284,7 @@ def test_posterior_matches_frequencies():
         record = draw_record(rng, game.table, list(PERSONAS)[number % len(PERSONAS)], 0.1)
         answers = {n: record.answers[n] for n in (1, 4, 6) if n not in record.complaint}
         chart = Chart(record.complaint, answers, strain=3)
-        chart.note_test(0, record.findings, game.table)
+        chart.add_findings(0, record.findings, game.table)
         counts_by_chart.setdefault(repr(chart), (chart, np.zeros(3)))[1][record.disease] += 1
     frequent = [(chart, counts) for chart, counts in counts_by_chart.values() if counts.sum() >= 200]
     assert len(frequent) > 20

@@ -31,7 +31,7 @@ def start_after_question(person, seed=0, **options):
 
 
 def make_contrary_answer(game):
-    it = SYMPTOMS[game.patient.due].it
+    it = SYMPTOMS[game.patient.due].phrase
     return f"No, I don't have {it}." if game.patient.act.kind == "inform" else f"Yes, I have {it}."
 
 
@@ -47,7 +47,7 @@ def find_other_sign(game, asked_symptom, secret=False):
 def test_a_renderer_sees_the_act_and_the_template_and_not_the_record():
     game, symptom = start_after_question("render")
     facts = game.private("patient")
-    assert facts["say"].endswith(SYMPTOMS[symptom].name) and SYMPTOMS[symptom].it in facts["template"]
+    assert facts["say"].endswith(SYMPTOMS[symptom].name) and SYMPTOMS[symptom].phrase in facts["template"]
     assert set(facts) == {"say", "template", "answer"} and game.public() == {"left": 19}
     assert view_of(game).messages[-1] == Message.of("doctor", f"ASK {SYMPTOMS[symptom].name}")
 
@@ -65,7 +65,7 @@ def test_correct_rendering_reaches_the_doctor():
 def test_wrong_rendering_never_reaches_the_doctor(kind):
     for seed in range(20):
         game, symptom = start_after_question("render", seed, persona="mixed")
-        template, secret = game.patient.template, SYMPTOMS[find_other_sign(game, symptom, secret=True)].it
+        template, secret = game.patient.template, SYMPTOMS[find_other_sign(game, symptom, secret=True)].phrase
         text = {
             "wrong": make_contrary_answer(game),
             "extra": f"{template} And I have {secret}.",
@@ -92,7 +92,7 @@ def test_second_rendering_counts():
 
 def test_random_renderings_never_mislead_the_doctor():
     """With a patient that speaks at random, the doctor's chart always matches the record."""
-    pieces = [s.it for s in SYMPTOMS] + [
+    pieces = [s.phrase for s in SYMPTOMS] + [
         "yes", "no", "I have", "not sure", "but", "?", ".", ",", "Bravane", "|", "", "\ud800",
     ]  # fmt: skip
     rng, checked_messages = random.Random(0), 0
@@ -151,7 +151,7 @@ def test_free_patient_pays_for_false_statements():
     secret = find_other_sign(game, symptom, secret=True)
     stance = "deny" if game.patient.record.answers[secret] == "deny" else "inform"
     statement = f"no {SYMPTOMS[secret].name}" if stance == "deny" else f"I have {SYMPTOMS[secret].name}"
-    game.step(f"{make_contrary_answer(game)} I have {SYMPTOMS[denied_sign].it}. {statement}.")
+    game.step(f"{make_contrary_answer(game)} I have {SYMPTOMS[denied_sign].phrase}. {statement}.")
     assert game.infos["patient"]["rewards"] == {"wrong": pytest.approx(-0.2), "secret": pytest.approx(-0.1)}
     assert game.chart.answers[symptom] != game.patient.record.answers[symptom]
     assert game.chart.answers[denied_sign] == "inform" and game.chart.answers[secret] == stance

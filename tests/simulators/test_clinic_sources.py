@@ -54,11 +54,11 @@ def test_every_patient_wording_is_parsed_correctly(source):
         for wordings in WORDINGS.values():
             for stance in ("inform", "deny", "unknown"):
                 for text in wordings[stance]:
-                    statement = table.words.understand(text.format(it=sign.it), asked_topic=sign.name)
+                    statement = table.words.understand(text.format(it=sign.phrase), asked_topic=sign.name)
                     assert (statement.facts, statement.unclear) == ({sign.name: stance}, frozenset()), text.format(
-                        it=sign.it
+                        it=sign.phrase
                     )
-        for phrase in (sign.name, sign.it, *sign.synonyms):
+        for phrase in (sign.name, sign.phrase, *sign.synonyms):
             assert table.words.read(f"I have {phrase}.") == {sign.name: "inform"}
 
 

@@ -170,7 +170,7 @@ CALLER = "from simulators.confine.code import run_python, find_obstacle; print(r
     ("system", "message"),
     [
         ("echo 0 > /proc/sys/user/max_user_namespaces; exec", "set: sysctl user.max_user_namespaces"),
-        ("exec", "a trial got through to threads; run as an ordinary user"),
+        ("exec", "a trial had access to threads; run as an ordinary user"),
     ],
 )
 def test_code_does_not_run_without_a_cell(system, message):

@@ -29,7 +29,7 @@ def test_every_wording_is_parsed_back():
         for stance, templates in wordings.items():
             for sign in SYMPTOMS:
                 for template in templates:
-                    text = template.format(it=sign.it)
+                    text = template.format(it=sign.phrase)
                     assert WORDS.read(text, sign.name) == {sign.name: stance}, (manner, text)
 
 
@@ -43,13 +43,13 @@ def test_synonyms_are_parsed(sign, stance, persona, seed, data):
 
 @given(st.lists(SIGNS, max_size=6, unique=True), st.sampled_from(OPENINGS))
 def test_complaints_are_parsed_back(signs, opening):
-    text = opening.format(them=join_words([sign.it for sign in signs])) if signs else UNWELL[0]
+    text = opening.format(them=join_words([sign.phrase for sign in signs])) if signs else UNWELL[0]
     assert WORDS.read(text) == {sign.name: "inform" for sign in signs}
 
 
 @given(st.lists(st.tuples(SIGNS, STANCES), min_size=1, max_size=4, unique_by=lambda fact: fact[0].name), st.randoms())
 def test_parses_several_facts_in_separate_sentences(facts, rng):
-    sentences = [rng.choice(WORDINGS["plain"][stance]).format(it=sign.it) for sign, stance in facts]
+    sentences = [rng.choice(WORDINGS["plain"][stance]).format(it=sign.phrase) for sign, stance in facts]
     assert WORDS.read(" ".join(sentences)) == {sign.name: stance for sign, stance in facts}
 
 
@@ -119,7 +119,7 @@ def test_every_wording_is_clear():
     for wordings in WORDINGS.values():
         for template in (template for templates in wordings.values() for template in templates):
             for sign in SYMPTOMS:
-                assert not WORDS.understand(template.format(it=sign.it), sign.name).unclear, template
+                assert not WORDS.understand(template.format(it=sign.phrase), sign.name).unclear, template
 
 
 def test_readings_match_labels_of_model_written_texts():
@@ -149,7 +149,7 @@ def test_huge_text_is_truncated():
 def test_refuses_phrases_of_two_topics():
     with pytest.raises(ValueError, match="'hot' means both fever and summer"):
         make_vocabulary({"fever": ["hot"], "summer": ["Hot!"]})
-    phrases = [fold(word) for sign in SYMPTOMS for word in (sign.name, sign.it, *sign.synonyms)]
+    phrases = [fold(word) for sign in SYMPTOMS for word in (sign.name, sign.phrase, *sign.synonyms)]
     assert len({*phrases}) > 3 * len(SYMPTOMS) / 2 and make_vocabulary({}).read("fever", "x") == {}
 
 
@@ -163,7 +163,7 @@ def test_renderings_are_retried_once_then_replaced():
     renderings, template = Renderings(), "I don't have a fever."
 
     def settle(text):
-        return renderings.settle(text, template, lambda rendering: SMALL.understand(rendering, "fever"))
+        return renderings.choose_text(text, template, lambda rendering: SMALL.understand(rendering, "fever"))
 
     assert settle("no fever") == "no fever"
     assert settle("I have a fever and no cough.") is None  # wrong and extra

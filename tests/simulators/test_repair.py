@@ -8,7 +8,7 @@ import pytest
 from simulators import conformance
 from simulators.confine.code import find_obstacle
 from simulators.repair import Repair
-from simulators.repair.repair import BANK, WORKED
+from simulators.repair.repair import BANK, COMPILED
 
 pytestmark = pytest.mark.skipif(bool(find_obstacle()), reason=find_obstacle())
 
@@ -38,7 +38,7 @@ def test_hidden_tests_accept_equivalent_code() -> None:
 def test_memorising_the_visible_tests_fails() -> None:
     game = start_game(functions=1)
     (name,) = game.names
-    table = {case: WORKED[BANK[name].right](*case) for case in game.tests[name]}
+    table = {case: COMPILED[BANK[name].right](*case) for case in game.tests[name]}
     game.step(f"EDIT {name}: {table}.get((a, b))")
     game.step("RUN")
     lines = game.observe("engineer")["messages"][-1]["text"].splitlines()
@@ -53,7 +53,7 @@ def test_precomputed_outputs_match_the_cell() -> None:
     game = start_game(functions=1)
     (name,) = game.names
     game.tests[name] = [(a, b) for a in (0, 3, 9) for b in (0, 3, 9)]
-    for body in WORKED:
+    for body in COMPILED:
         game.bodies = {name: body}
         output = game._run_tests()
         game.bodies = {name: f"({body})"}  # not in the bank

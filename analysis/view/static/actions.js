@@ -1,4 +1,4 @@
-// Buttons that stop a run and resume it; each asks once more before it acts.
+// Buttons that stop and resume a run; each asks for confirmation first.
 import { api, ask, Complaint, html, useEffect, useState } from "./lib.js";
 
 const EVERY = 1500;
@@ -10,13 +10,13 @@ export function Controls({ run, about }) {
     setAsked("");
     try {
       const answer = await ask(`${api(run)}/control`, { do: act });
-      setTold(act === "stop" ? "it stops after what it is at" : "it begins");
+      setTold(act === "stop" ? "stopping after the current step" : "starting");
       setError("");
       setJob(answer.job || "");
     } catch (problem) { setTold(""); setError(problem.message); }
   };
   useEffect(() => setTold(""), [act]);
-  useEffect(() => { // a run takes seconds to begin, and may then say why it cannot
+  useEffect(() => { // a run takes seconds to start, and may then report why it cannot
     if (!job) return undefined;
     let timer = 0, open = true;
     const look = async () => {
@@ -30,6 +30,6 @@ export function Controls({ run, about }) {
   }, [job]);
   if (!act) return html`<${Complaint} line=${error} />`;
   return html`<span class="end">${told && html`<span class="quiet" role="status">${told}</span>`}
-    ${asked === act ? html`<span>${act === "stop" ? "Stop this run?" : "Go on with this run?"} <button class="strong" id="sure" onClick=${send}>${act}</button> <button onClick=${() => setAsked("")}>no</button></span>`
+    ${asked === act ? html`<span>${act === "stop" ? "Stop this run?" : "Resume this run?"} <button class="strong" id="sure" onClick=${send}>${act}</button> <button onClick=${() => setAsked("")}>no</button></span>`
       : html`<button id="control" disabled=${Boolean(job) && act === "resume"} onClick=${() => setAsked(act)}>${act}</button>`}</span><${Complaint} line=${error} />`;
 }

@@ -1,4 +1,4 @@
-// The page: which part is shown, what has changed in the runs, keys that work everywhere.
+// The page: routing, polling for changes in the runs, and global keys.
 import { render } from "./vendor/preact.js";
 import { ask, Complaint, focused, FROZEN, go, html, parse, takeToken, to, useEffect, useKeys, useState } from "./lib.js";
 import { Runs } from "./runs.js";
@@ -8,13 +8,13 @@ import { Pair } from "./pair.js";
 import { Compare } from "./compare.js";
 import { Seat } from "./seat.js";
 
-const EVERY = 1500; // milliseconds between two looks at what has changed
+const EVERY = 1500; // milliseconds between polls for changes
 const KEYS = [
   ["?", "these keys"], ["Esc", "close, or up one level"], ["j  k", "next and previous match, turn or run"], ["Enter", "open it"],
   ["/", "search"], ["1 – 7", "parts of a run's page"], ["[  ]", "match before and after in the list"],
   ["Space", "replay, and pause"], ["← →", "replay: a turn back or on"], ["e", "choose the estimator"],
   ["o", "next overlay on the tokens"], ["s", "show or hide what seats saw"], ["n", "note on the turn"],
-  ["f", "fork from the turn"], ["c", "keep this match to compare it, then compare"], ["y", "copy the match as text"], ["t", "dark, light, as the system"], ["p", "print"],
+  ["f", "fork from the turn"], ["c", "keep this match to compare it, then compare"], ["y", "copy the match as text"], ["t", "dark, light or system theme"], ["p", "print"],
 ];
 
 function useRoute() {
@@ -27,7 +27,7 @@ function useRoute() {
   return FROZEN && !route.parts.length ? { ...route, parts: ["run", FROZEN.run] } : route;
 }
 
-/** By run, a text that changes with its files; asked while the page is seen. */
+/** A text per run that changes with the run's files; polled while the page is visible. */
 function useVersions() {
   const [state, set] = useState({ versions: null, error: "" });
   useEffect(() => {
@@ -101,7 +101,7 @@ function App() {
     <header class="bar">
       <${Crumbs} parts=${parts} />
       <span class="end">
-        <button class="plain" onClick=${turn} title="dark, light, as the system (t)">${theme || "auto"}</button>
+        <button class="plain" onClick=${turn} title="dark, light or system theme (t)">${theme || "auto"}</button>
         <button class="plain" onClick=${() => setHelp(true)} title="keys (?)" aria-label="keys">?</button>
       </span>
     </header>

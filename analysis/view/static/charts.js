@@ -1,4 +1,4 @@
-// Curves with their intervals and theory's levels, by uPlot.
+// Curves with their intervals and theory values, drawn by uPlot.
 import uPlot from "./vendor/uplot.js";
 import { html, isShare, number, useEffect, useRef, useState } from "./lib.js";
 
@@ -14,7 +14,7 @@ export function shade(value, scale) {
   return step ? `${value > 0 ? "c" : "m"}${step}` : "c0";
 }
 
-/** Columns for uPlot: x, then of each line its values, highs and lows, then theory's levels. */
+/** Columns for uPlot: x, then each line's values, highs and lows, then the theory values. */
 function columns(curve) {
   const xs = [...new Set(curve.series.flatMap((line) => line.points.map((p) => p[0])))].sort((a, b) => a - b);
   const data = [xs];
@@ -26,7 +26,7 @@ function columns(curve) {
   return data;
 }
 
-/** Vertical lines at places of the x axis. */
+/** Draw vertical lines at the marks' positions on the x axis. */
 function mark(u, marks, ink) {
   const { ctx, bbox } = u;
   ctx.save();

@@ -2,7 +2,7 @@
 import { api, ask, Complaint, html, to, useEffect, useState } from "./lib.js";
 import { Chart } from "./charts.js";
 
-/** Charts by title; of a chart with several lines, one chart for each of them. */
+/** Charts by title, with a line per run. A chart with several lines becomes one chart per line. */
 function merged(runs, told) {
   const charts = new Map();
   runs.forEach((run) => (told[run]?.curves || []).forEach((curve) => curve.series.forEach((line, k) => {
@@ -34,6 +34,6 @@ export function Compare({ route, versions }) {
     <div class="head"><h1>${runs.length} runs side by side</h1></div>
     <p>${runs.map((run, k) => html`<a class="chip k${(k % 6) + 1}" href=${to(["run", run])}><span class="swatch"></span>${run}</a> `)}</p>
     <${Complaint} line=${error} />
-    ${Object.keys(told).length > 0 && !merged(runs, told).length && html`<p class="empty">These runs have no curve in common yet.</p>`}
+    ${Object.keys(told).length > 0 && !merged(runs, told).length && html`<p class="empty">These runs have no common curve yet.</p>`}
     <div class="charts">${merged(runs, told).map((curve) => html`<${Chart} key=${curve.title} curve=${curve} />`)}</div>`;
 }

@@ -1,4 +1,4 @@
-// A match for another place: as text, as JSON with all that the page is told of it, or as a link to it.
+// Copies of a match for use elsewhere: as text, as JSON with everything that the page received, or as a link.
 import { api, ask, Complaint, FROZEN, html, number, short, signed, useEffect, useKeys, useState, visible } from "./lib.js";
 
 const whole = (text) => visible(text);
@@ -12,7 +12,7 @@ function turnText(turn) {
   return lines.join("\n");
 }
 
-/** The match as one reads it: who sat where and was paid what, the deal, every turn with its credit. */
+/** The match as readable text: seats with policies and payoffs, the deal, and every turn with its credit. */
 export function transcript(run, match) {
   const seats = match.seats.map((s) => `${whole(s.seat)}: ${whole(s.policy)}${s.version ? ` v${s.version}` : ""} as ${whole(s.role)}, paid ${number(s.payoff)}`);
   const deal = match.deal.map(([who, facts]) => `${whole(who)}: ${facts.map(([name, value]) => `${whole(name)} ${whole(value)}`).join("; ")}`);

@@ -1,4 +1,4 @@
-// What came of a run: a sentence, figures at first and at last, what two sides were paid.
+// Results of a run: a sentence, figures of the first and last iteration, and the payoffs of two sides.
 import { api, Complaint, count, html, number, short, useData } from "./lib.js";
 import { Trail } from "./runs.js";
 
@@ -19,7 +19,7 @@ function Table({ rows, label }) {
       ${row.moved !== undefined && html`<td class="n"><${Verdict} row=${row} /> ${row.moved}${spread(row.moved_spread)}</td>`}</tr>`)}</tbody></table></div>`;
 }
 
-/** Places along one side: those of the values a little inwards, and round numbers. */
+/** Scale of one axis: positions of values, with a margin at both ends, and round numbers as ticks. */
 function side(values, from, to) {
   const low = Math.min(...values), high = Math.max(...values), pad = (high - low || Math.abs(high) || 1) * 0.1;
   const [a, b] = [low - pad, high + pad], power = 10 ** Math.floor(Math.log10((b - a) / 5));
@@ -28,7 +28,7 @@ function side(values, from, to) {
   return { at: (v) => from + ((v - a) / (b - a)) * (to - from), ticks };
 }
 
-/** Rings are outcomes of the first iteration, discs of the last, larger where more matches ended so. */
+/** Outcomes of the first iteration (rings) and the last (discs); larger ones stand for more matches. */
 function Outcomes({ told }) {
   const every = [...told.clouds.flatMap((c) => c.places), ...told.front, ...told.theory.map((t) => t.slice(1))];
   const x = side(every.map((p) => p[0]), EDGE, WIDE - 10), y = side(every.map((p) => p[1]), TALL - EDGE, 10);
@@ -44,7 +44,7 @@ function Outcomes({ told }) {
       <text class="over" x=${x.at(a) + (x.at(a) > WIDE / 2 ? -9 : 9)} y=${y.at(b) - 4} text-anchor=${x.at(a) > WIDE / 2 ? "end" : "start"}>${label}</text>`)}
     <text x=${WIDE / 2} y=${TALL - 8} text-anchor="middle">payoff of ${short(told.sides[0], 30)}</text>
     <text transform="translate(11 ${(TALL - EDGE) / 2}) rotate(-90)" text-anchor="middle">payoff of ${short(told.sides[1], 30)}</text></svg>
-    <p class="quiet">${kinds.length > 1 ? `Rings: iteration ${told.clouds[0].iteration}; discs` : "Discs"}: iteration ${told.clouds[told.clouds.length - 1].iteration}; larger where more matches ended so.</p></figure>`;
+    <p class="quiet">${kinds.length > 1 ? `Rings: iteration ${told.clouds[0].iteration}; discs` : "Discs"}: iteration ${told.clouds[told.clouds.length - 1].iteration}; larger ones stand for more matches.</p></figure>`;
 }
 
 export function Figures({ run, version }) {
@@ -55,7 +55,7 @@ export function Figures({ run, version }) {
     <p class="quiet">${count(data.iterations)} iterations, ${count(data.matches)} matches (${count(data.failed)} failed), ${count(data.turns)} turns${data.games.length ? ` of ${data.games.join(", ")}` : ""}.</p>
     ${rows.length > 0 && html`<div class="tiles">${rows.slice(0, data.tiles).map((row) => html`<${Tile} key=${row.key} row=${row} />`)}</div>
       <${Table} rows=${rows} label="figures, first and last iteration" />
-      <p class="quiet">Means of the first and the last iteration with 95 % intervals; of the panel, before learning and after. ▲ up, ▼ down, ≈ within noise. Point at a name for its key.</p>`}
+      <p class="quiet">Means of the first and the last iteration with 95 % intervals; panel figures are of the first and the last evaluation. ▲ up, ▼ down, ≈ within noise. Point at a name for its key.</p>`}
     ${more.length > 0 && html`<details><summary>${count(data.rows_in_all - rows.length)} more figures of the matches${data.rows_in_all > data.rows.length ? `, the first ${more.length} of them` : ""}</summary><${Table} rows=${more} label="more figures" /></details>`}
     ${data.learning.length > 0 && html`<details><summary>${count(data.learning_in_all)} metrics of learning, league and speed${data.learning_in_all > data.learning.length ? `, the first ${data.learning.length} of them` : ""}</summary>
       <${Table} rows=${data.learning} label="metrics of learning, league and speed" /></details>`}

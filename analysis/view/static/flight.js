@@ -1,4 +1,4 @@
-// The matches that are being played just now, with what was said last in each; asked again every second while a run goes on.
+// The matches in progress, with the last speech of each; refreshed every second while the run is live.
 import { api, count, html, matchAt, short, useData } from "./lib.js";
 
 const EVERY = 1000;

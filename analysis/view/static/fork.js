@@ -1,4 +1,4 @@
-// What would have happened otherwise: the match again from a turn, with somebody else or another act, beside itself.
+// Forks of a match: played again from a turn with another player or act, compared with unchanged replays.
 import { api, ask, Complaint, focused, html, number, short, signed, useEffect, useState, visible } from "./lib.js";
 
 const WHO = ["random", "noop"];
@@ -14,9 +14,9 @@ function Verdict({ ends }) {
 }
 
 function Result({ answer }) {
-  return html`<p class="quiet">${answer.act ? `after “${visible(answer.act)}”` : `with ${Object.entries(answer.others).map((pair) => pair.join(" = ")).join(", ")}`}, beside as many replays by those who sat there (95 % intervals)${
+  return html`<p class="quiet">${answer.act ? `after “${visible(answer.act)}”` : `with ${Object.entries(answer.others).map((pair) => pair.join(" = ")).join(", ")}`}, compared with as many replays by the original players (95 % intervals)${
     Object.keys(answer.failed).length ? `; failed: ${Object.keys(answer.failed).join(", ")}` : ""}</p>
-    <div class="scroll"><table class="forked"><thead><tr><th></th><th class="n">Logged</th><th class="n">As they were</th><th class="n">Forked</th><th class="n">Difference</th></tr></thead>
+    <div class="scroll"><table class="forked"><thead><tr><th></th><th class="n">Logged</th><th class="n">Replayed</th><th class="n">Forked</th><th class="n">Difference</th></tr></thead>
     <tbody>${Object.entries(answer.figures).map(([name, told]) => html`<tr><th scope="row">${short(name.replaceAll("_", " "), 40)}</th><td class="n">${number(told.logged)}</td>
       <td class="n">${interval(told.unchanged)}</td><td class="n">${interval(told.forked)}</td><td class="n"><${Verdict} ends=${told.difference} /></td></tr>`)}</tbody></table></div>`;
 }
@@ -49,7 +49,7 @@ export function Fork({ run, match, turn, close }) {
     <h2>Fork ${match.id} from turn ${turn.index + 1} (${short(turn.seat, 24)})</h2>
     <div class="filters">
       <label class="field wide"><span>Another act, in place of “${short(turn.action || turn.raw, 40)}”</span><input id="fork-act" value=${act} ref=${focused} onInput=${(e) => setAct(e.target.value)} /></label>
-      <label class="field"><span>or somebody else at</span><select value=${seat} onChange=${(e) => setSeat(e.target.value)}>${match.seats.map((one) => html`<option value=${one.seat}>${short(one.seat, 30)}</option>`)}</select></label>
+      <label class="field"><span>or another player at</span><select value=${seat} onChange=${(e) => setSeat(e.target.value)}>${match.seats.map((one) => html`<option value=${one.seat}>${short(one.seat, 30)}</option>`)}</select></label>
       <label class="field"><span>who</span><input id="fork-who" list="who" size="16" value=${who} placeholder="random, …" onInput=${(e) => setWho(e.target.value)} /><datalist id="who">${known.map((name) => html`<option value=${name} />`)}</datalist></label>
       <label class="field"><span>forks</span><input id="fork-n" type="number" min="1" max="1000" value=${n} onInput=${(e) => setN(Number(e.target.value))} /></label>
       <button class="strong" disabled=${Boolean(job) || !(act.trim() || who.trim())}>${job ? "playing …" : "Play on"}</button> <button type="button" onClick=${close}>Close</button>

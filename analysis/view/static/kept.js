@@ -1,4 +1,4 @@
-// The match that is kept to be compared: the second one that is kept opens both.
+// The match kept for comparison. Keeping a second one opens both side by side.
 import { go } from "./lib.js";
 
 const KEY = "arena view kept";

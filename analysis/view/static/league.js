@@ -1,4 +1,4 @@
-// The league as a graph: an arrow from who is surely ahead to who is behind, a thin line where nobody is.
+// The league as a graph: an arrow from a policy to one that it beats significantly, else a thin line.
 import { api, Complaint, count, html, number, short, signed, to, useData, useState } from "./lib.js";
 import { shade } from "./charts.js";
 
@@ -23,11 +23,11 @@ function Arrow({ edge, at, size, focus }) {
     <title>${`${winner} is ${number(Math.abs(edge.ahead[0]))} ahead of ${loser} (${number(edge.ahead[1])} to ${number(edge.ahead[2])}), ${edge.matches} matches`}</title></line>`;
 }
 
-/** Mean payoff of row with column, in the order of what evolution would leave. */
+/** Table of the row policy's mean payoff with the column policy, sorted by α-rank. */
 function Matrix({ told }) {
   const bound = Math.max(0, ...told.cells.flat().map((v) => Math.abs(v ?? 0)));
   return html`<div class="scroll" tabindex="0" role="region" aria-label="mean payoff of row with column"><table class="matrix">
-    <caption>Mean payoff of row with column${told.shares ? "; α is the share that evolution would leave to it" : ""}${told.left_out ? `; ${told.left_out} more left out` : ""}</caption>
+    <caption>Mean payoff of row with column${told.shares ? "; α is the row policy's share under α-rank" : ""}${told.left_out ? `; ${told.left_out} more left out` : ""}</caption>
     <thead><tr><td></td>${told.shares && html`<th class="n">α</th>`}${told.names.map((name, k) => html`<th class="n" title=${name}>${k + 1}</th>`)}</tr></thead>
     <tbody>${told.names.map((name, k) => html`<tr><th scope="row">${k + 1} ${short(name, 30)}</th>${told.shares && html`<td class="n">${told.shares[k].toFixed(2)}</td>`}
       ${told.cells[k].map((value) => html`<td class="n ${shade(value, bound)}">${value === null ? "" : number(value)}</td>`)}</tr>`)}</tbody></table></div>`;
@@ -56,8 +56,8 @@ export function League({ run, version }) {
       })}
     </svg>
     <div>
-      <p>An arrow leads from who is surely ahead to who is behind (95 %); a grey line joins two of whom that is not known. Discs are larger with more matches${
-        nodes.some((n) => n.learns) ? ", and filled for who learns" : ""}. Of ${count(data.matches)} matches, from iteration ${data.since} on.</p>
+      <p>An arrow leads from a policy to one that it beats significantly (95 %); a grey line joins two policies without a significant difference. Discs are larger with more matches${
+        nodes.some((n) => n.learns) ? ", and filled for learners" : ""}. Of ${count(data.matches)} matches, from iteration ${data.since} on.</p>
       ${data.rings.length > 0 && html`<p><b>A cycle:</b> ${data.rings[0].map((n) => short(n, 24)).join(" beats ")} beats ${short(data.rings[0][0], 24)}.</p>`}
       ${data.left_out > 0 && html`<p class="quiet">${count(data.left_out)} more with fewer matches are left out.</p>`}
       <div class="scroll"><table><thead><tr><th>Policy</th><th class="n">Matches</th><th class="n">Rating</th></tr></thead><tbody>

@@ -1,4 +1,4 @@
-// What every part of the page uses: the library, questions to the server, texts made harmless, numbers, addresses.
+// Shared by all parts of the page: the UI library, server requests, safe texts, numbers, addresses.
 import { h } from "./vendor/preact.js";
 import { useCallback, useEffect, useMemo, useRef, useState } from "./vendor/hooks.js";
 import htm from "./vendor/htm.js";
@@ -10,7 +10,7 @@ export const html = htm.bind(h);
 
 const KEY = "arena view token";
 
-/** In the file of a report: its run's name, and by what the page asks of it the answer. There is no server then. */
+/** In a report file, which has no server: the run's name, and the answers by request. Otherwise null. */
 const held = document.getElementById("answers");
 export const FROZEN = held ? JSON.parse(held.textContent) : null;
 
@@ -18,11 +18,11 @@ function fromFile(path) {
   const [, , , run, ...rest] = path.split("?")[0].split("/");
   const key = rest.map(decodeURIComponent).join("/");
   if (!run) return path === "/api/changes" ? { [FROZEN.run]: "1" } : [];
-  if (!(key in FROZEN.answers)) throw new Error("this file does not hold that: arena view shows all of a run");
+  if (!(key in FROZEN.answers)) throw new Error("this file does not contain that: arena view shows everything of a run");
   return FROZEN.answers[key];
 }
 
-/** Take the token out of the link, so that it stands in no copied address. */
+/** Move the token from the link to local storage, so that copied addresses do not contain it. */
 export function takeToken() {
   const found = /^#token=([\w-]+)(.*)$/.exec(location.hash);
   if (!found) return;
@@ -30,7 +30,7 @@ export function takeToken() {
   history.replaceState(null, "", location.pathname + (found[2] ? `#${found[2]}` : "#/"));
 }
 
-/** `lasting`: sent even where the page goes away meanwhile. */
+/** Return the server's JSON answer. A `lasting` request is sent even if the page is closed meanwhile. */
 export async function ask(path, body, lasting = false) {
   if (FROZEN) return fromFile(path);
   const headers = { Authorization: `Bearer ${localStorage.getItem(KEY) || ""}` };
@@ -47,7 +47,7 @@ export async function ask(path, body, lasting = false) {
   return told;
 }
 
-/** An image behind a path as an address that only this page can use; it has the type that the server found. */
+/** Return an image as an address that only this page can use, with the type that the server detected. */
 async function image(path) {
   if (FROZEN) return fromFile(path);
   const headers = { Authorization: `Bearer ${localStorage.getItem(KEY) || ""}` };
@@ -56,9 +56,9 @@ async function image(path) {
   return URL.createObjectURL(await answer.blob());
 }
 
-const LEAST = 96, WIDEST = 320; // pixels on the page: a small crop is enlarged
+const LEAST = 96, WIDEST = 320; // pixels on the page: small crops are enlarged
 
-/** An image of a run or of a person's match (`from`), with points and boxes over it. */
+/** An image of a run or of a human player's match (`from`), with points and boxes drawn over it. */
 export function Picture({ from, hash, width, height, boxes = [] }) {
   const [source, set] = useState("");
   useEffect(() => {
@@ -73,7 +73,7 @@ export function Picture({ from, hash, width, height, boxes = [] }) {
       (left === right && top === bottom ? html`<circle cx=${left} cy=${top} r=${5 * unit} />` : html`<rect x=${left} y=${top} width=${Math.max(0, right - left)} height=${Math.max(0, bottom - top)} />`))}</svg>`}</span>`;
 }
 
-/** A message's text with its images in their places. */
+/** A message's text with its images at their positions. */
 export function Shown({ from, text, images, most }) {
   const whole = typeof text === "string" ? text : text.text, rest = images.length ? Math.min(images[images.length - 1].place, whole.length) : 0;
   let at = 0;
@@ -84,7 +84,7 @@ export function Shown({ from, text, images, most }) {
 
 export const api = (run) => `/api/runs/${encodeURIComponent(run)}`;
 
-/** Data from the server: the last answer stays until the next one is there. Asked again when `version` changes. */
+/** Data from the server. The last answer stays until the next one arrives. Requested again when `version` changes. */
 export function useData(path, version = "", again = () => 0) {
   const [state, set] = useState({ path: null, data: null, error: "" });
   const repeat = useRef(again);
@@ -113,7 +113,7 @@ export function useData(path, version = "", again = () => 0) {
 const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb]/g;
 const PAIR = /[\ud800-\udbff][\udc00-\udfff]/g;
 
-/** The text with what one cannot see, or what turns the reading order, as visible codes. */
+/** The text with invisible characters, and those that change the reading order, as visible codes. */
 export function visible(text) {
   const whole = typeof text === "string" ? text : text && text.text !== undefined ? text.text : String(text ?? "");
   const kept = [];
@@ -123,14 +123,14 @@ export function visible(text) {
   return shown.replace(/\ue000/g, () => kept[place++] ?? "\ue000");
 }
 
-/** A text of a model: its own direction, and cut where it is long, with a button for the rest. */
+/** A model's text, isolated in its reading direction. Long texts are cut, with a button for the rest. */
 export function Said({ text, kind = "", most = 4000 }) {
   const [all, setAll] = useState(false);
   const whole = visible(text), long = whole.length > most && !all;
   const more = text && text.of ? text.of - text.text.length : 0;
   return html`<bdi class="said ${kind}">${long ? whole.slice(0, most) : whole}${
     long && html`<button class="more" onClick=${() => setAll(true)}>… ${count(whole.length - most)} more characters</button>`}${
-    !long && more > 0 && html`<span class="quiet">… ${count(more)} more characters (arena show has them)</span>`}</bdi>`;
+    !long && more > 0 && html`<span class="quiet">… ${count(more)} more characters (see arena show)</span>`}</bdi>`;
 }
 
 export const short = (text, most = 60) => {
@@ -159,7 +159,7 @@ export const isShare = (bounds) => bounds && bounds[0] === 0 && bounds[1] === 1;
 
 // -- addresses -------------------------------------------------------------------------------------------------------
 
-/** What stands behind `#`: path parts and a query. */
+/** Parse the part of an address after `#` into path parts and a query. */
 export function parse(hash) {
   const [path, query = ""] = hash.replace(/^#/, "").split("?");
   const parts = path.split("/").filter(Boolean).map((part) => { try { return decodeURIComponent(part); } catch { return part; } });
@@ -176,7 +176,7 @@ export const go = (parts, query) => { location.hash = to(parts, query); };
 
 export const matchAt = (run, id, query = {}) => to(["run", run, "match", id], query);
 
-/** One key for each act; the page's help lists them. Inputs keep their keys but for Escape. */
+/** Bind one key per action; the page's help lists them. In inputs only Escape is bound. */
 export function useKeys(keys) {
   const held = useRef(keys);
   held.current = keys;
@@ -194,7 +194,7 @@ export function useKeys(keys) {
   }, []);
 }
 
-/** A `ref` for what has the keyboard as soon as it is there; browsers heed `autofocus` on loading a page alone. */
+/** A `ref` that focuses an element once it exists; browsers apply `autofocus` only while loading a page. */
 export const focused = (element) => element?.focus();
 
 export const Complaint = ({ line }) => line ? html`<p class="complaint" role="alert">${visible(line)}</p>` : null;

@@ -1,4 +1,4 @@
-// One match as its players saw it: the deal, a lane for each seat, credit under any estimator, tokens, replay.
+// One match as its players saw it: the deal, a lane per seat, credit under any estimator, tokens, replay.
 import { api, ask, Complaint, count, FROZEN, go, html, matchAt, number, Picture, Said, short, Shown, signed, to, useData, useEffect, useKeys, useMemo, useRef, useState, visible } from "./lib.js";
 import { Tokens, OVERLAYS, byTurn, Legend } from "./tokens.js";
 import { shade } from "./charts.js";
@@ -8,12 +8,12 @@ import { Fork } from "./fork.js";
 import { keep } from "./kept.js";
 import { Copy } from "./copy.js";
 
-const EVERY = 1000; // milliseconds between two looks at a match that is being played
+const EVERY = 1000; // milliseconds between polls of a match in progress
 const SPEEDS = [["1", "×1"], ["4", "×4"], ["16", "×16"], ["0", "steps"]];
 
 // -- credit ----------------------------------------------------------------------------------------------------------
 
-/** Advantages by turn under the estimator that is chosen; the log's own without one. */
+/** Advantages by turn under the chosen estimator; the logged ones if none is chosen. */
 export function useCredit(run, match, estimator, version) {
   const [state, set] = useState({ estimator: "", turns: {}, name: "", waiting: false, error: "" });
   useEffect(() => {
@@ -70,13 +70,13 @@ function Turn({ run, turn, column, lanes, credit, scale, at, choose, seen, overl
       ${!turn.valid && html`<span class="chip bad">not valid</span>`}${turn.finish === "length" && html`<span class="chip">cut off</span>`}</header>
     ${seen && html`<${Seen} run=${run} messages=${turn.messages} />`}
     ${overlay && tokens ? html`<${Tokens} held=${tokens} overlay=${overlay} bounds=${bounds} />` : html`
-      ${turn.private && html`<div class="thought"><span class="tag">thought, which nobody heard</span><${Said} text=${turn.private} /></div>`}
+      ${turn.private && html`<div class="thought"><span class="tag">private thought</span><${Said} text=${turn.private} /></div>`}
       ${said && html`<div class="speech"><span class="tag">said</span><${Said} text=${said} /></div>`}
       ${act && html`<div class="act"><span class="tag">act</span><${Said} text=${act} kind="code" /></div>`}
       ${!turn.private && !said && !act && html`<div class="act"><span class="tag">wrote</span><${Said} text=${turn.raw || "(nothing)"} kind="code" /></div>`}`}
     ${(turn.marks || []).map((one) => html`<div class="act"><span class="tag">where the act points</span><${Picture} from=${api(run)} ...${one} /></div>`)}
     <footer><${Rewards} turn=${turn} />
-      <span class="figure" title="its seat's rewards from here on, undiscounted">return <b>${signed(turn.return)}</b></span>
+      <span class="figure" title="undiscounted sum of its seat's rewards from here on">return <b>${signed(turn.return)}</b></span>
       <span class="figure advantage">advantage <b>${signed(advantage)}</b></span></footer>
     ${notes.map((one) => html`<${Note} key=${one.note} run=${run} note=${one} />`)}
     ${at && !noting && !FROZEN && html`<p class="acts"><button class="plain" onClick=${note}>note ( n )</button> ${fork && html`<button class="plain" onClick=${fork}>fork from here ( f )</button>
@@ -85,7 +85,7 @@ function Turn({ run, turn, column, lanes, credit, scale, at, choose, seen, overl
   </article>`;
 }
 
-/** A bar for each turn's advantage, from the line of nothing up or down. */
+/** A bar for each turn's advantage, up or down from zero. */
 function Strip({ turns, advantages, scale, columns, at, choose }) {
   if (turns.length < 4 || !scale) return null;
   const wide = Math.max(3, Math.min(26, 900 / turns.length)), tall = 34;
@@ -126,7 +126,7 @@ function Replay({ total, played, setPlayed, playing, setPlaying, speed, setSpeed
     <select aria-label="speed" value=${speed} onChange=${(e) => setSpeed(e.target.value)}>${SPEEDS.map(([value, words]) => html`<option value=${value}>${words}</option>`)}</select></div>`;
 }
 
-/** Turns that are shown while a match is played again, a turn after as long as it took. */
+/** Replay of a match: the number of turns shown, each turn after the time it took. */
 function useReplay(turns) {
   const [played, setPlayed] = useState(null), [playing, setPlaying] = useState(false), [speed, setSpeed] = useState("1");
   useEffect(() => {
@@ -186,7 +186,7 @@ export function MatchView({ run, id, version, query = {}, single = false, alone 
       ${!FROZEN && html`<${Estimators} named=${named || []} estimator=${estimator} choose=${setEstimator} credit=${credit} />`}
       ${!FROZEN && html`<label class="field"><span>Tokens  ( o )</span><select id="overlay" value=${overlay} onChange=${(e) => setOverlay(e.target.value)}>
         <option value="">as text</option>${OVERLAYS.map(([name, words]) => html`<option value=${name} selected=${overlay === name} disabled=${tokens && name !== "mask" && !tokens.kept.includes(name)}>${words}${
-          tokens && name !== "mask" && !tokens.kept.includes(name) ? " (not kept)" : ""}</option>`)}</select></label>`}
+          tokens && name !== "mask" && !tokens.kept.includes(name) ? " (not logged)" : ""}</option>`)}</select></label>`}
       <label class="tick"><input type="checkbox" checked=${seen} onChange=${() => setSeen(!seen)} /> what seats saw</label>
       <${Replay} total=${match.turns.length} ...${replay} />
     </div>

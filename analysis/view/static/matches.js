@@ -1,4 +1,4 @@
-// The list of a run's matches: filters, full text, a condition in SQL, order; the address holds all of it.
+// The list of a run's matches: filters, text search, an SQL condition and the order, all stored in the address.
 import { api, Complaint, count, FROZEN, go, html, matchAt, number, short, signed, to, useData, useEffect, useKeys, useState, visible } from "./lib.js";
 import { keep, kept } from "./kept.js";
 
@@ -13,7 +13,7 @@ function Choice({ label, value, options, choose, id }) {
     ${options.map(([name, words]) => html`<option value=${name} selected=${name === value}>${short(words, 40)}</option>`)}</select></label>`;
 }
 
-/** A text that is sent when one stops writing, or at once with Enter. */
+/** A text input that submits after a pause in typing, or at once with Enter. */
 function Written({ label, value, put, ...more }) {
   const [text, set] = useState(value);
   useEffect(() => set(value), [value]);
@@ -60,7 +60,7 @@ function Row({ run, row, at, query, open, columns }) {
   </tr>`;
 }
 
-/** Which columns the list has: the address holds them, and a match's own figures are among them. */
+/** Choice of the list's columns, which the address stores. They include the matches' own figures. */
 function Columns({ rows, columns, choose }) {
   const known = [...new Set([...Object.keys(COLUMNS), ...columns, ...rows.flatMap((row) => Object.keys(row.report).map((name) => `report.${name}`))])].slice(0, 60);
   const tick = (name) => choose(known.filter((each) => (each === name ? !columns.includes(name) : columns.includes(each))));
@@ -110,7 +110,7 @@ export function Matches({ run, version, query }) {
     ${data?.damaged?.map((line) => html`<${Complaint} line=${line} />`)}
     ${data && html`<p class="quiet" role="status" id="total">${count(data.total)} of ${count(data.of)} matches${
       data.unread ? `, ${count(data.unread)} iterations still to read …` : ""}${loading ? " …" : ""}${
-      data.found && !data.found.whole ? "; the newest, as the search ended before the oldest" : ""}</p>`}
+      data.found && !data.found.whole ? "; only the newest: the search ended early" : ""}</p>`}
     ${data?.found && html`<${Hits} run=${run} found=${data.found} query=${list} />`}
     ${data && !FROZEN && html`<${Columns} rows=${rows} columns=${columns} choose=${(names) => put("columns", true)(names.join() === USUAL.join() ? "" : names.join() || "none")} />`}
     <div class="scroll"><table class="matches">

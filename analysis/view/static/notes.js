@@ -1,4 +1,4 @@
-// Notes on matches and turns: beside the run, found by their words, saved as one file.
+// Notes on matches and turns: stored in the run's folder, searchable, and saved as one file.
 import { api, ask, Complaint, focused, html, matchAt, Said, useData, useState } from "./lib.js";
 
 export function Writer({ run, match, turn, done }) {
@@ -18,7 +18,7 @@ export function Note({ run, note, link = false }) {
   const remove = () => ask(`${api(run)}/notes`, { remove: note.note });
   return html`<div class="note"><p class="quiet">${link && html`<a href=${matchAt(run, note.match, { turn: note.turn ?? "" })}>${note.match}${
     note.turn === null ? "" : `, turn ${note.turn + 1}`}</a>, `}${String(note.time).slice(0, 16).replace("T", " ")}
-    <button class="plain" onClick=${remove} title="take this note back">remove</button></p><${Said} text=${note.text} /></div>`;
+    <button class="plain" onClick=${remove} title="remove this note">remove</button></p><${Said} text=${note.text} /></div>`;
 }
 
 function save(run, notes) {
@@ -35,6 +35,6 @@ export function Notes({ run, version }) {
   return html`<div class="head"><input type="search" placeholder="search in notes" aria-label="search in notes" value=${text} onInput=${(e) => setText(e.target.value)} />
     <button onClick=${() => save(run, data || [])} disabled=${!data?.length}>Save as JSON lines</button></div>
     <${Complaint} line=${error} />
-    ${data && !data.length && html`<p class="empty">No note yet: <kbd>n</kbd> on a turn writes one. They are kept in notes.jsonl beside the run.</p>`}
+    ${data && !data.length && html`<p class="empty">No note yet: <kbd>n</kbd> on a turn writes one. They are stored in notes.jsonl in the run's folder.</p>`}
     ${data?.map((note) => html`<${Note} key=${note.note} run=${run} note=${note} link=${true} />`)}`;
 }

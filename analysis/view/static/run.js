@@ -1,4 +1,4 @@
-// One run: its head, alarms, and parts: curves, matches, league, search in SQL, notes, settings.
+// One run: its header, alarms, and tabs for curves, matches, league, figures, SQL, notes and settings.
 import { api, Complaint, count, FROZEN, go, html, number, short, to, useData, useEffect, useKeys, useState, visible } from "./lib.js";
 import { Chart } from "./charts.js";
 import { Matches } from "./matches.js";
@@ -12,12 +12,12 @@ import { Controls } from "./actions.js";
 
 const PARTS = [["", "Curves"], ["matches", "Matches"], ["league", "League"], ["figures", "Figures"], ["sql", "SQL"], ["notes", "Notes"], ["settings", "Settings"]];
 
-/** Asked a moment later than the rest, which one looks at first. */
+/** Alarms, requested a moment after the rest of the page, which is read first. */
 function Alarms({ run, version }) {
   const [ready, set] = useState(false);
   useEffect(() => { const timer = setTimeout(() => set(true), 800); return () => clearTimeout(timer); }, []);
   const { data } = useData(ready ? `${api(run)}/alarms` : null, version);
-  if (FROZEN && data && !data.length) return html`<p class="quiet">No alarm rang: none fell, repeated itself, narrowed to few acts, took another's part or earned more while less was reached. That is no proof that nothing is wrong: read some matches.</p>`;
+  if (FROZEN && data && !data.length) return html`<p class="quiet">No alarm was raised: no collapse, repetition, narrowing to few acts, role drift or reward hack was found. That does not prove that nothing is wrong: read some matches.</p>`;
   if (!data || !data.length) return null;
   return html`<section class="alarms" aria-label="Alarms"><h2>Alarms</h2><ul>${data.map((alarm) => html`<li>
     <b>${alarm.name}</b>, ${alarm.who}: ${number(alarm.before[0])} before, ${number(alarm.after[0])} in the last third</li>`)}</ul></section>`;
@@ -33,7 +33,7 @@ function Curves({ run, version }) {
     <p class="quiet">Bands are 95 % intervals over matches; dashed lines are theory. A double click on a point lists that iteration's matches; drag to zoom.</p>`;
 }
 
-/** All parts of a report, one under the other; of the last of its matches every turn. */
+/** All parts of a report in one column, with every turn of its last match. */
 function Parts({ run, version, query, about }) {
   const { data } = useData(`${api(run)}/matches`), rows = data?.rows || [], last = rows[rows.length - 1]?.match;
   return html`<${Figures} run=${run} /><${Alarms} run=${run} /><h2>Curves</h2><${Curves} run=${run} />

@@ -1,4 +1,4 @@
-// All runs, a card each; those that are ticked go side by side.
+// All runs, one card each. Ticked runs are shown side by side.
 import { Complaint, count, go, html, isShare, number, short, to, useData, useKeys, useState } from "./lib.js";
 
 export function Trail({ values, width = 120, height = 36 }) {
@@ -18,12 +18,12 @@ function Card({ run, at, ticked, tick }) {
   return html`<article class="card run ${at ? "at" : ""}">
     <header>
       <h2><a href=${to(["run", run.name])}>${short(run.name, 48)}</a></h2>
-      ${run.live ? html`<span class="live" title="a process writes in it">live</span>` : null}
+      ${run.live ? html`<span class="live" title="a process is writing this run">live</span>` : null}
     </header>
     <p class="quiet">${run.game ? `${short(run.game, 40)} · ` : ""}${count(run.iterations)}${run.planned ? ` of ${count(run.planned)}` : ""} ${(run.planned || run.iterations) === 1 ? "iteration" : "iterations"}</p>
     ${figure ? html`<div class="telling"><div><span class="quiet">${figure.words}</span><br />
       <b>${number(ends[0], share)} → ${number(ends[1], share)}</b></div><${Trail} values=${figure.values} /></div>`
-      : html`<p class="quiet">no figure has moved yet</p>`}
+      : html`<p class="quiet">no figure has changed yet</p>`}
     <label class="tick"><input type="checkbox" checked=${ticked} onChange=${tick} /> side by side</label>
   </article>`;
 }

@@ -1,9 +1,9 @@
-// A person's seat: what they may know, what is said, and the act that is asked for.
+// A human player's seat: what the player may know, what is said, and the requested act.
 import { api, ask, Complaint, count, focused, go, html, number, Said, short, Shown, signed, useEffect, useKeys, useRef, useState, visible } from "./lib.js";
 
-const MOST = 60; // acts that are shown as buttons
+const MOST = 60; // maximum number of acts shown as buttons
 
-/** Matches that are played, here or in another window: each can be gone on with, or ended. */
+/** Running matches, of this or another window; each can be continued or ended. */
 function Played({ begun, ended }) {
   const [all, setAll] = useState([]), [asked, setAsked] = useState(0);
   useEffect(() => {
@@ -15,7 +15,7 @@ function Played({ begun, ended }) {
   }, [asked]);
   const end = (one) => ask(`/api/play/${one.id}/end`, {}).then(ended, () => {}).then(() => setAsked(asked + 1));
   if (!all.length) return null;
-  return html`<section class="sheetlike" id="played"><h2>Played at this moment</h2><ul class="hits">${all.map((one) => html`<li>${short(one.title, 60)} <button onClick=${() => begun(one.id)}>go on</button> <button class="ends" onClick=${() => end(one)}>end</button></li>`)}</ul></section>`;
+  return html`<section class="sheetlike" id="played"><h2>Matches in progress</h2><ul class="hits">${all.map((one) => html`<li>${short(one.title, 60)} <button onClick=${() => begun(one.id)}>go on</button> <button class="ends" onClick=${() => end(one)}>end</button></li>`)}</ul></section>`;
 }
 
 function Begin({ query, begun }) {
@@ -26,8 +26,8 @@ function Begin({ query, begun }) {
     try { begun((await ask("/api/play", from)).id); } catch (problem) { setError(problem.message); }
   };
   const rest = html`<${Played} begun=${begun} ended=${() => setError("")} />`;
-  if (query.match) return html`<section class="sheetlike"><p>Play ${query.match} of ${short(query.run, 40)} on from turn ${Number(query.turn) + 1} as <b>${short(query.seat, 30)}</b>, against those who sat there.
-    What was said before stays. Once, the match is also played on by all who sat there, to compare.</p><button class="strong" id="begin" ref=${focused} onClick=${begin}>Sit down</button> <${Complaint} line=${error} /></section>${rest}`;
+  if (query.match) return html`<section class="sheetlike"><p>Play ${query.match} of ${short(query.run, 40)} on from turn ${Number(query.turn) + 1} as <b>${short(query.seat, 30)}</b>, against the original players.
+    Earlier turns stay as they are. For comparison, the original players also play the match on once.</p><button class="strong" id="begin" ref=${focused} onClick=${begin}>Sit down</button> <${Complaint} line=${error} /></section>${rest}`;
   return html`<form class="sheetlike filters" onSubmit=${begin}>
     <label class="field"><span>Game of two seats</span><input id="game" value=${game} onInput=${(e) => setGame(e.target.value)} /></label>
     <label class="field"><span>Your place</span><select value=${String(place)} onChange=${(e) => setPlace(Number(e.target.value))}><option value="0">first</option><option value="1">second</option></select></label>
@@ -56,7 +56,7 @@ function Asked({ asked, wrong, send }) {
     ${shown.length > 0 && html`<p class="legal">${shown.map((one) => html`<button type="button" class="code" onClick=${() => send(one, talk)}>${visible(one)}</button> `)}${
       legal.length > shown.length && html`<button type="button" onClick=${() => setAll(true)}>${count(legal.length - shown.length)} more</button>`}</p>`}
     <div class="filters"><label class="field wide"><span>Act</span><input id="act" autocomplete="off" value=${act} onInput=${(e) => setAct(e.target.value)} /></label>
-      <label class="field wide"><span>Talk with it, if the game lets you</span><input id="talk" autocomplete="off" value=${talk} onInput=${(e) => setTalk(e.target.value)} /></label>
+      <label class="field wide"><span>Talk with it, if the game allows it</span><input id="talk" autocomplete="off" value=${talk} onInput=${(e) => setTalk(e.target.value)} /></label>
       <button class="strong" id="send">Act</button></div>
     <${Complaint} line=${wrong} /></form>`;
 }
@@ -83,7 +83,7 @@ export function Seat({ route }) {
         if (!live) return;
         setError(problem.message);
         setOpen(!problem.refused);
-        if (!problem.refused) timer = setTimeout(look, 2000); // the server may be busy, and ends the match where nobody asks
+        if (!problem.refused) timer = setTimeout(look, 2000); // the server may be busy; it ends matches that no page polls
       }
     };
     const left = () => { ask(`/api/play/${id}/end`, { soon: true }, true).catch(() => {}); };

@@ -1,4 +1,4 @@
-// A SELECT over the run's tables, as `arena sql` answers it.
+// A SELECT over the run's tables, as in `arena sql`.
 import { ask, Complaint, count, html, matchAt, short, useState } from "./lib.js";
 
 const FIRST = "select role, count(*) as turns, avg(advantage) as advantage, avg(valid) as valid\nfrom turns group by role order by role";

@@ -1,10 +1,10 @@
-// A turn's tokens in the colours of one figure, and what stood before them.
+// A turn's tokens, coloured by one figure, and the tokens read before them.
 import { html, number, useState, visible } from "./lib.js";
 
 export const OVERLAYS = [["logprob", "probability"], ["entropy", "entropy"], ["ratio", "ratio"], ["gap", "sampler–trainer gap"], ["advantage", "advantage"], ["mask", "mask"]];
 const MOST = 1500;
 
-/** By seat and turn the tokens that it sampled and those that were read since the one before; and the figures' bounds. */
+/** By seat and turn: the sampled tokens and those read since the seat's previous turn. Also the figures' bounds. */
 export function byTurn(told) {
   const turns = new Map(), bounds = { entropy: 0, gap: 0, ratio: 0, tokenAdvantage: 0 };
   for (const stream of told.streams) {
@@ -51,14 +51,14 @@ export function Tokens({ held, overlay, bounds }) {
   const list = (tokens) => tokens.slice(-MOST).map((token) => html`<${Token} token=${token} overlay=${overlay} bounds=${bounds} />`);
   return html`<div class="tokens" onMouseOver=${(e) => point(e.target.classList.contains("token") ? e.target.title : null)} onMouseLeave=${() => point(null)}>
     ${held.read.length > 0 && (before || overlay === "mask" ? html`<div class="context">${list(held.read)}</div>` : html`<button class="plain" onClick=${() => show(true)}>${held.read.length} tokens read before</button>`)}
-    <div>${list(held.own)}</div><p class="quiet about">${at || "a pointer on a token tells its figures"}</p></div>`;
+    <div>${list(held.own)}</div><p class="quiet about">${at || "point at a token to see its figures"}</p></div>`;
 }
 
 const SCALES = { logprob: ["certain", "unlikely", "v"], entropy: ["certain", "open", "v"], ratio: ["less likely after learning", "more likely", ""],
   gap: ["trainer's is lower", "trainer's is higher", ""], advantage: ["worse than expected", "better", ""] };
 
 export function Legend({ overlay, tokens, bounds }) {
-  const words = SCALES[overlay], without = tokens.streams.some((s) => !s.text.length) && " The run keeps no tokenizer: tokens are shown as ids.";
+  const words = SCALES[overlay], without = tokens.streams.some((s) => !s.text.length) && " The run has no tokenizer: tokens are shown as ids.";
   if (!words) return html`<p class="quiet">Coloured tokens were sampled by the policy and may be learned from; the others it only read.${without}</p>`;
   const steps = words[2] ? ["v0", "v1", "v2", "v3", "v4", "v5"] : ["m5", "m3", "m1", "c1", "c3", "c5"];
   const top = { entropy: bounds.entropy, ratio: Math.exp(bounds.ratio || 0), gap: bounds.gap, advantage: bounds.tokenAdvantage }[overlay];

@@ -1,4 +1,4 @@
-// A match and its branches as a tree: each a line from the turn where it leaves its parent to its end.
+// A match and its branches as a tree. Each is a line from the turn at which it leaves its parent to its end.
 import { html, matchAt, number, short } from "./lib.js";
 
 const ROW = 26, LEFT = 150, STEP = 22;

@@ -151,7 +151,7 @@ def make_sweep(
     }
     less = lowest or bool(same and known and known.verdict.less_is_better)
     rule = RuleSpec(better_than=[], less_is_better=less)
-    usual = known.seed_for_tuning(seeds) if known else TUNING
+    usual = known.first_tuning_seed(seeds) if known else TUNING
     first = usual if first_seed is None else first_seed
     _check_unjudged(known, range(first, first + seeds))
     study = StudySpec(**spec, verdict=rule, first_seed=first)

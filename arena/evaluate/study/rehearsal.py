@@ -25,7 +25,7 @@ def make_rehearsal(experiment: Experiment) -> Experiment:
     spec = require_study(experiment)
     arms = {arm: [*settings, f"iterations={REHEARSED}"] for arm, settings in spec.arms.items()}
     rule = spec.verdict.model_copy(update={"better_than": []})
-    sample: dict[str, object] = {"first_seed": spec.seed_for_tuning(1), "seeds": None, "tuned_on": []}
+    sample: dict[str, object] = {"first_seed": spec.first_tuning_seed(1), "seeds": None, "tuned_on": []}
     changed = {"arms": arms, "verdict": rule, **sample, "last": 1, "minutes": None}
     return experiment.model_copy(update={"iterations": REHEARSED, "study": spec.model_copy(update=changed)})
 

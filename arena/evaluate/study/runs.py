@@ -24,7 +24,7 @@ from arena.process import build_child_command, build_child_environment, end_with
 from arena.store import checkpoints
 from arena.store.files import CONFIG
 from arena.store.locks import is_in_use
-from arena.store.stages import count_ended, stage_folder
+from arena.store.stages import count_finished_stages, stage_folder
 from games.plain_files import read_plain
 
 POLL = 0.2
@@ -113,7 +113,7 @@ class Runner:
             if not is_done(self.plan, run):  # a lingering child may have finished it
                 warm = warm_settings(self.plan, run, self._imitation_run(run))
                 donor, shared = self._donors.get(run, (None, 0))
-                reuse = donor.path if donor and count_ended(donor.path) >= shared else None
+                reuse = donor.path if donor and count_finished_stages(donor.path) >= shared else None
                 self._running[run] = self._start(run, build_command(self.plan, run, warm, reuse))
 
     def _may_start(self, run: Run) -> bool:
@@ -126,7 +126,7 @@ class Runner:
         is_pending = first in self.due or first in self._running
         has_weights = run == first or not is_pending or has_imitated(self.plan, first)
         donor, shared = self._donors.get(run, (run, 0))
-        has_stages = count_ended(donor.path) >= shared or not (donor in self.due or donor in self._running)
+        has_stages = count_finished_stages(donor.path) >= shared or not (donor in self.due or donor in self._running)
         return not is_in_use(run.path) and has_stages and (has_weights or run.arm not in self.plan.spec.warm)
 
     def _imitation_run(self, run: Run) -> Run:

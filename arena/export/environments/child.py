@@ -1,13 +1,13 @@
 """Server of matches over stdin and stdout, one JSON object per line, for programs that cannot import Arena.
 
-verifiers needs openai-agents, whose package has the name of Arena's `agents`, so the two live in different virtual
-environments. Start this module with Arena's Python: `python -m arena.export.environments.child`. The first line is a
-task, each further line a request.
+The library verifiers is such a case: it needs openai-agents, whose package is called `agents`, like one of Arena's.
+Start this module with the Python of Arena's virtual environment: `python -m arena.export.environments.child`. The first
+line is a task, and each further line a request.
 
 {"game": "kuhn_poker", "options": {}, "seat": "first", "against": "random"}
-{"deal": 7, "match": "a"}          deals the seed for match a
+{"deal": 7, "match": "a"}          starts match a with this seed
 {"act": "PASS", "match": "a"}      plays an act
-{"end": true, "match": "a"}        abandons the match if it is not over, and forgets it
+{"end": true, "match": "a"}        abandons the match if it is not over, and closes it
 
 Each answer is the seat's `text`, `images` (data URLs), `done`, `payoff` and `reward`, or an `error`.
 """
@@ -24,7 +24,7 @@ from arena.export.environments.episode import Episode, Task, deal
 
 
 def answer_all(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """Yield the answer to each line. An invalid task or request is answered with an error."""
+    """Yield the answer to each line. The answer to an invalid task or request is an error."""
     requests = iter(lines)
     try:
         task = Task(**json.loads(next(requests))).resolve()

@@ -1,6 +1,6 @@
-"""Single-agent episodes of text: the learner plays one seat of a match, and scripted policies play all other seats.
+"""Single-agent text episodes: the learner plays one seat of a match, and scripted policies play the others.
 
-The environments of other libraries in this package are thin layers over `Episode`.
+The environments for other libraries in this package are thin layers over `Episode`.
 """
 
 from __future__ import annotations
@@ -24,42 +24,48 @@ from arena.play.settings import GameSpec
 from arena.play.texts import view_of
 from arena.records import Seating
 from games.abilities import Blocking, Pictures, Stoppable
-from games.contracts import ILLEGAL, MOST_TURNS, Game, MatchId
+from games.contracts import ILLEGAL, MAX_TURNS, Game, MatchId
 
 MOST_DEALS = 100
-"""Maximum number of matches dealt to find one in which the learner has a turn."""
+"""Maximum number of deals until the learner has a turn."""
 GAME_LOCK = threading.RLock()
 """Held while a game is created or steps: some games use the global random state, and servers step in threads."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """Specification of an environment: game, options, the learner's seat and the scripted policy of all other seats."""
+    """Specification of an environment: game, options, the learner's seat, and the other seats' scripted policy."""
 
     game: str
     options: Mapping[str, Any] = field(default_factory=dict)
     seat: str = ""
-    """Name or number of the learner's seat; "" is the first."""
+    """Name or number of the learner's seat; "" is the first seat."""
     against: str = "random"
     """Scripted policy of every other seat (`arena list policies`)."""
 
     def make(self) -> Game:
-        """Create the game, not yet reset. Raises ConfigError for an unknown game or option."""
+        """Create the game without resetting it. Raises ConfigError for an unknown game or option."""
         return make_game(GameSpec(name=self.game, options=dict(self.options)))
 
     def resolve(self) -> Task:
         """Validate the task and return it with the seat's name.
 
-        Raises ConfigError, with the nearest known name, for an unknown game, option, seat or policy, and if `against`
-        cannot play one of the other seats.
+        Raises ConfigError, with the nearest known name, for an unknown game, option, seat or policy. Raises it also if
+        `against` cannot play one of the other seats.
         """
         game = self.make()
         seats = list(game.possible_agents)
-        place = self.seat or "0"
-        seat = seats[int(place)] if place.isdecimal() and int(place) < len(seats) else place
+        seat_or_number = self.seat or "0"
+        seat = (
+            seats[int(seat_or_number)]
+            if seat_or_number.isdecimal() and int(seat_or_number) < len(seats)
+            else seat_or_number
+        )
         if seat not in seats:
             known = ", ".join(f"{number} {name}" for number, name in enumerate(seats))
-            raise ConfigError(f"{self.game} has no seat '{place[:64]}'{nearest(place, seats)} (the seats: {known})")
+            raise ConfigError(
+                f"{self.game} has no seat '{seat_or_number[:64]}'{nearest(seat_or_number, seats)} (the seats: {known})"
+            )
         for other in seats:
             if other != seat:
                 ScriptedContender(self.against).check(self.game, game, other)
@@ -67,7 +73,7 @@ class Task:
 
 
 class EncodedImage(NamedTuple):
-    """Image of an observation as a file: media type and bytes."""
+    """Image of an observation: media type and file contents."""
 
     media: str
     data: bytes
@@ -80,7 +86,7 @@ class EncodedImage(NamedTuple):
 
 @contextmanager
 def lock_game(game: Game) -> Iterator[None]:
-    """Exclude other matches while this game is reset or steps, unless it may wait for another process."""
+    """Hold `GAME_LOCK` while this game is reset or steps, unless the game may wait for another process."""
     if isinstance(game, Blocking) and game.blocks:
         yield
         return
@@ -91,8 +97,8 @@ def lock_game(game: Game) -> Iterator[None]:
 class Episode:
     """Match in which the learner plays one seat. `act` also plays the other seats, up to the learner's next turn.
 
-    Create it from a resolved task. The deal and the scripted policies are seeded as by `arena play --seed`, so equal
-    acts give the same match there. `text` is the current observation: what is new to the seat since its last act.
+    Create it from a resolved task. The deal and the scripted policies are seeded as by `arena play --seed`, so the same
+    acts give the same match there. `text` is the current observation: all that is new to the seat since its last act.
     """
 
     def __init__(self, task: Task, seed: int) -> None:
@@ -142,14 +148,14 @@ class Episode:
 
     @property
     def reward(self) -> float:
-        """Sum of the rewards so far: `payoff` and `penalty`, the penalties for illegal acts (0 or less)."""
+        """Sum of the rewards so far: the payoff plus `penalty`, the sum of penalties for illegal acts (0 or less)."""
         return self.payoff + self.penalty
 
     def act(self, text: str) -> float:
-        """Play the learner's act and the other seats' acts up to its next turn, and return the reward.
+        """Play the learner's act, then the other seats up to its next turn, and return the reward.
 
-        An unreadable or illegal act never raises; the game's rules say what it costs. Raises RuntimeError after the
-        end of the match.
+        An unreadable or illegal act never raises; the game's rules say what it costs. Raises RuntimeError if the match
+        is over.
         """
         if self.done:
             raise RuntimeError("the match is over: reset first")
@@ -170,18 +176,18 @@ class Episode:
         self.game.close()
 
     def facts(self) -> dict[str, Any]:
-        """Return seed, legal acts, validity of the last act, payoff so far and, at the end, the game's report."""
+        """Return seed, legal acts, validity of the last act, payoff so far and, after the end, the game's report."""
         report = self.game.report() if self.done else {}
         valid = self.game.infos[self.seat].get("valid")
         return {"seed": self.seed, "legal": self.legal, "valid": valid, "payoff": self.payoff, "report": report}
 
     def _advance(self) -> None:
-        """Play the other seats up to the learner's turn or the end of the match, then update the observation."""
+        """Play the other seats up to the learner's turn or the match's end, then update the observation."""
         while not self.done:
             seat = self.game.agent_selection
             if self.game.terminations[seat] or self.game.truncations[seat]:
                 self.game.step(None)
-            elif self.turns >= MOST_TURNS:
+            elif self.turns >= MAX_TURNS:
                 self.abandon()
                 return
             elif seat == self.seat:
@@ -196,14 +202,16 @@ class Episode:
         self.penalty += self.game.infos[self.seat].get("rewards", {}).get(ILLEGAL, 0.0)
 
     def _observe(self) -> None:
-        """Set `text` (at first the rules, then new facts and messages, and legal acts or the end) and `images`."""
-        game, messages, before, after = self.game, self.game.messages(self.seat), [], ["The match is over."]
+        """Set `text` and `images`. The text has the rules (first time), new facts and messages, and the legal acts."""
+        game, messages, above, below = self.game, self.game.messages(self.seat), [], ["The match is over."]
         if not self.done:
             view = view_of(game, self.seat, self.turns)
-            messages, before, after = view.messages, self._facts.lines(view), format_legal_acts(view.legal)
-        self.text = "\n".join([*before, *map(format_message, messages), *after])
+            messages, above, below = view.messages, self._facts.lines(view), format_legal_acts(view.legal)
+        self.text = "\n".join([*above, *map(format_message, messages), *below])
         self.images = (
-            tuple(EncodedImage(each.media, game.picture(each.hash)) for message in messages for each in message.images)
+            tuple(
+                EncodedImage(image.media, game.picture(image.hash)) for message in messages for image in message.images
+            )
             if isinstance(game, Pictures)
             else ()
         )
@@ -212,8 +220,8 @@ class Episode:
 def deal(task: Task, seed: int) -> Episode:
     """Deal a match of a resolved task and return it at the learner's first turn.
 
-    If the match ends before the learner has a turn, another is dealt with a seed derived from `seed`; `Episode.seed` is
-    the seed that was used. Raises ConfigError after `MOST_DEALS` such matches.
+    If the match ends before the learner has a turn, another is dealt, with a seed derived from `seed`. `Episode.seed`
+    is the one used. Raises ConfigError after `MOST_DEALS` such matches.
     """
     for attempt in range(MOST_DEALS):
         episode = Episode(task, fold_seed((seed, attempt)) if attempt else seed)

@@ -14,16 +14,16 @@ from games.base import ACTION_LENGTH, UnicodeText
 LONGEST = 10**7
 """Maximum number of characters of an observation."""
 SEEDS = 2**31
-"""Number of seeds from which a reset without a seed draws."""
+"""Number of different seeds that a reset without a seed may draw."""
 
 
 class GameEnv(gymnasium.Env[str, str]):  # type: ignore[misc]  # gymnasium is untyped here
     """Gymnasium environment in which the agent plays one seat of a game, and scripted policies play the others.
 
-    An observation is a text of what is new to the seat: at first the rules, then facts, messages and legal acts. The
+    An observation is a text with all that is new to the seat: first the rules, then facts, messages and legal acts. The
     rewards add up to the payoff less penalties for illegal acts. `reset(seed=N)` deals as `arena play --seed N` does;
-    without a seed the deal is drawn from the environment's generator. Infos hold `legal`, `valid`, `payoff`, `images`
-    (the bytes of the observation's images) and, at the end, the game's `report`.
+    without a seed, the environment's generator draws one. Infos hold `seed`, `legal`, `valid`, `payoff`, `images` (the
+    bytes of the observation's images) and, after the end, the game's `report`.
     """
 
     metadata: Mapping[str, Any] = {"render_modes": ["ansi"], "render_fps": 1}
@@ -57,7 +57,7 @@ class GameEnv(gymnasium.Env[str, str]):  # type: ignore[misc]  # gymnasium is un
         return text, reward, self.episode.terminated, self.episode.truncated, infos
 
     def render(self) -> str | None:
-        """Return the transcript of all seats in render mode ansi. It is for people and may show hidden facts."""
+        """Return the transcript of all seats in render mode `ansi`. It may show facts that are hidden from the seat."""
         return self.episode.game.render() if self.episode and self.render_mode == "ansi" else None
 
     def close(self) -> None:

@@ -6,9 +6,9 @@ from games.adapters.loading import file_of
 
 
 def slugify(game: str) -> str:
-    """Return a game's name in lower-case letters, digits and underscores, as module names and registries need it.
+    """Return a game's name in lower-case letters, digits and underscores, for module names and registries.
 
-    >>> slug("openspiel:oh_hell(players=3)"), slug("games/my.py:MyGame")
+    >>> slugify("openspiel:oh_hell(players=3)"), slugify("games/my.py:MyGame")
     ('openspiel_oh_hell_players_3', 'mygame')
     """
     name = game.rpartition(":")[2] if file_of(game) else game

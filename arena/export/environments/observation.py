@@ -1,4 +1,4 @@
-"""Plain text of what a seat observes, for environments of other libraries, which have no role files."""
+"""Observations as plain text, for environments of other libraries, which have no role to render them."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from agents.facts import format_literal
 from games.contracts import Message, View
 
 MOST_ACTS = 60
-"""Maximum number of legal acts that are listed."""
+"""Maximum number of legal acts to list. If there are more, none is listed."""
 
 
 class FactMemory:
-    """Memory of the facts that a seat was shown in a match, so that only new and changed ones are shown again."""
+    """Memory of the facts that a seat has been shown in a match, so that only new and changed ones are shown."""
 
     def __init__(self) -> None:
         self.has_shown_rules = False
         self._facts: dict[str, str] = {}
 
     def lines(self, view: View) -> list[str]:
-        """Return the lines above a view's messages: the first time seat and rules, then new and changed facts."""
+        """Return the lines above a view's messages: the seat and the rules the first time, and new or changed facts."""
         lines = [] if self.has_shown_rules else [f"You are {view.seat}. {view.rules}"]
         facts = {f"public.{name}": _format_value(value) for name, value in view.public.items()}
         facts |= {f"private.{name}": _format_value(value) for name, value in view.private.items()}
@@ -36,16 +36,16 @@ def format_message(message: Message) -> str:
 
 
 def indent(text: str) -> str:
-    """Indent all lines of a text but the first, so that none can pass for another message."""
+    """Indent all lines of a text but the first, so that none looks like another message."""
     return "\n  ".join(text.splitlines())
 
 
 def format_legal_acts(legal: Sequence[str] | None) -> list[str]:
-    """Return one line that lists the legal acts, or none if they are unknown or more than `MOST_ACTS`."""
+    """Return a line that lists the legal acts, or no line if they are unknown or more than `MOST_ACTS`."""
     return [] if legal is None or len(legal) > MOST_ACTS else [f"Legal acts: {', '.join(legal)}"]
 
 
 def _format_value(value: Any) -> str:
-    """Return a fact's value as text: a literal on the same line, or a text of several lines as an indented block."""
+    """Format a fact's value as a literal on the same line or, for a text of several lines, as an indented block."""
     is_block = isinstance(value, str) and len(value.splitlines()) > 1
     return indent(f"\n{value}") if is_block else f" {format_literal(value)}"

@@ -1,4 +1,4 @@
-"""OpenEnv server of one seat of a game: each session of the WebSocket `/ws` is a player, and a reset deals a match."""
+"""OpenEnv server of one seat of a game. Each WebSocket session at `/ws` plays its own matches, one per reset."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class GameAction(Action):  # type: ignore[misc]  # openenv is untyped here
 
 
 class GameObservation(Observation):  # type: ignore[misc]
-    """Observation of the seat: what is new to it since its last act, with the inherited `reward` and `done`."""
+    """Observation of the seat: all that is new to it since its last act, and the inherited `reward` and `done`."""
 
     text: str
     legal: list[str] | None
@@ -46,14 +46,17 @@ class GameEnvironment(Environment):  # type: ignore[misc]
         self._acts = 0
 
     def reset(self, seed: int | None = None, episode_id: str | None = None, **kwargs: Any) -> GameObservation:
-        """Deal the match of `arena play --seed`, or a random one without a seed, and return the first observation."""
+        """Deal a match and return the first observation. The seed is that of `arena play --seed`, random if None."""
         self.close()
         self.episode = deal(self.task, secrets.randbelow(2**31) if seed is None else seed)
         self.episode_id, self._acts = episode_id, 0
         return self._observation(self.episode, 0.0)
 
     def step(self, action: GameAction, timeout_s: float | None = None, **kwargs: Any) -> GameObservation:
-        """Play an act and return the observation. Before a reset it asks for one; RuntimeError after the end."""
+        """Play an act and return the observation. Before a reset, the observation asks for one.
+
+        Raises RuntimeError if the match is over.
+        """
         if self.episode is None:  # plain HTTP makes a new environment for each request
             return GameObservation(text=NO_MATCH, legal=None, images=[], done=True)
         reward = self.episode.act(action.act[: ACTION_LENGTH + 1])
@@ -62,7 +65,7 @@ class GameEnvironment(Environment):  # type: ignore[misc]
 
     @property
     def state(self) -> State:
-        """Episode id and number of acts. The state of the match stays out, because it holds secrets."""
+        """Episode id and number of acts. The match's own state is excluded, because it is secret."""
         return State(episode_id=self.episode_id, step_count=self._acts)
 
     def get_metadata(self) -> EnvironmentMetadata:

@@ -18,14 +18,14 @@ from games.adapters.loading import file_of
 
 @dataclass(frozen=True)
 class Target:
-    """Library to which environments are exported."""
+    """Library to which environments can be exported."""
 
     needs: str
     """Requirement specifier for pip."""
     is_for_all_seats: bool = False
-    """Whether the library plays all seats, instead of the learner's alone."""
+    """True if the library plays all seats, not only the learner's."""
     is_in_process: bool = True
-    """Whether the environment imports Arena. If not, it runs Arena in a child process."""
+    """True if the environment imports Arena. Otherwise it runs Arena in a child process."""
 
 
 TARGETS: Mapping[str, Target] = {
@@ -36,7 +36,7 @@ TARGETS: Mapping[str, Target] = {
     "trl": Target("trl>=1.16"),
     "verifiers": Target("verifiers>=0.1.14,<0.2", is_in_process=False),
 }
-"""Targets by name, which is also the name of the template."""
+"""Targets by name. The names are also those of the templates."""
 
 
 def write_environment(task: Task, target: str, to: Path) -> str:
@@ -55,7 +55,7 @@ def write_environment(task: Task, target: str, to: Path) -> str:
 
 
 def _fill(template: str, task: Task, target: str, module: str) -> str:
-    """Replace the placeholders in capitals of a template. The task's values are written as Python literals."""
+    """Replace a template's placeholders, which are words in capitals. The task is written as Python literals."""
     library = TARGETS[target]
     if file := file_of(task.game):
         task = replace(task, game=f"{file.resolve()}:{task.game.rpartition(':')[2]}")

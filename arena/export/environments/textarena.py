@@ -18,11 +18,11 @@ KIND = textarena.ObservationType
 
 
 class GameEnv(textarena.Env):  # type: ignore[misc]  # textarena is untyped
-    """TextArena environment whose player N has the game's seat N. Acts are texts without brackets.
+    """TextArena environment in which player N plays the game's seat N. Acts are texts, without brackets.
 
-    A player's prompt holds the rules and its first facts. Later observations are other players' acts, messages of the
+    A player's prompt has the rules and the first facts. Later observations are other players' acts, messages of the
     game, changed facts and legal acts. A player's reward is its payoff less penalties for illegal acts. `close` returns
-    the rewards and, as infos, why the match ended.
+    the rewards, and infos with the reason why the match ended.
     """
 
     def __init__(self, game: str, options: Mapping[str, Any] | None = None) -> None:
@@ -31,9 +31,9 @@ class GameEnv(textarena.Env):  # type: ignore[misc]  # textarena is untyped
         self.seats = list(self.game.possible_agents)
 
     def reset(self, num_players: int, seed: int | None = None) -> None:
-        """Deal a new match; the seed is that of `arena play --seed`.
+        """Deal a new match. The seed is that of `arena play --seed`.
 
-        Raises ValueError if `num_players` is not the number of the game's seats.
+        Raises ValueError if `num_players` differs from the game's number of seats.
         """
         if num_players != len(self.seats):
             raise ValueError(f"{self.game.name} has {len(self.seats)} players, not {num_players}")
@@ -47,7 +47,7 @@ class GameEnv(textarena.Env):  # type: ignore[misc]  # textarena is untyped
             self._observe_next()
 
     def step(self, action: str) -> tuple[bool, dict[str, Any]]:
-        """Play the current player's act and return whether the match is over, and the act's validity. Never raises."""
+        """Play the current player's act. Returns whether the match is over, and the act's validity. Never raises."""
         if self.state.done:
             return True, {}
         player = self.state.current_player_id
@@ -72,7 +72,7 @@ class GameEnv(textarena.Env):  # type: ignore[misc]  # textarena is untyped
         return rewards, infos
 
     def _observe_next(self) -> None:
-        """Add the next player's observation or, at the end of the match, all players' last ones and rewards."""
+        """Add the next player's observation. At the match's end, add all players' last observations and rewards."""
         game = self.game
         while not _is_over(game) and (
             game.terminations[game.agent_selection] or game.truncations[game.agent_selection]
@@ -113,10 +113,10 @@ def _is_over(game: Game) -> bool:
 def register(task: Task) -> str:
     """Register the task for `textarena.make` and return its id, such as `arena/kuhn_poker-v0`.
 
-    The id with `-raw` gives observations as lists; the other joins all of a player's observations to one text.
+    With this id, all of a player's observations are joined to one text; with the suffix `-raw` they are lists.
     """
     name = f"arena/{slugify(task.game)}-v0"
-    given = {"game": task.game, "options": dict(task.options)}
+    kwargs = {"game": task.game, "options": dict(task.options)}
     wrappers = {"default": [textarena.wrappers.LLMObservationWrapper], "-raw": []}
-    textarena.envs.registration.register_with_versions(name, GameEnv, wrappers, **given)
+    textarena.envs.registration.register_with_versions(name, GameEnv, wrappers, **kwargs)
     return name

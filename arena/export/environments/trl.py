@@ -14,10 +14,10 @@ INSTRUCTIONS = (
 
 
 class GameEnvironment:
-    """TRL environment of one seat. Its method `act` is a tool; TRL calls `reset` and `get_reward` itself.
+    """TRL environment of one seat. Its method `act` is a tool for the model; TRL calls `reset` and `get_reward`.
 
-    Use it as `GRPOTrainer(environment_factory=partial(GameEnvironment, task))`. Every rollout of a row plays the row's
-    seed, so a group shares its deal. The reward is the payoff less penalties for illegal acts; a match that the model
+    Use it as `GRPOTrainer(environment_factory=partial(GameEnvironment, task))`. All rollouts of a row play the row's
+    seed, so a group shares its deal. The reward is the payoff less penalties for illegal acts. A match that the model
     does not finish is abandoned, which costs the seat its stake.
     """
 
@@ -26,7 +26,7 @@ class GameEnvironment:
         self._episode: Episode | None = None
 
     def reset(self, seed: int, **row: Any) -> str | list[dict[str, Any]]:
-        """Deal the row's seed and return the first observation, which TRL appends to the prompt."""
+        """Deal a match with the row's seed and return the first observation, which TRL appends to the prompt."""
         if self._episode:
             self._episode.close()
         self._episode = deal(self._task, seed)
@@ -56,12 +56,12 @@ class GameEnvironment:
 
 
 def rows(seeds: Iterable[int]) -> list[dict[str, Any]]:
-    """Return one row per seed for `datasets.Dataset.from_list`: the seed, and a prompt that `reset` completes."""
+    """Return rows for `datasets.Dataset.from_list`, one per seed: the seed, and a prompt that `reset` completes."""
     return [{"prompt": [{"role": "user", "content": INSTRUCTIONS}], "seed": seed} for seed in seeds]
 
 
 def _make_content(episode: Episode) -> str | list[dict[str, Any]]:
-    """Return the observation as a text, or as parts of a message if it has images."""
+    """Return the observation as a text or, if it has images, as a list of message parts."""
     if not episode.images:
         return episode.text
     images = [{"type": "image", "image": decode_picture(image.data)} for image in episode.images]

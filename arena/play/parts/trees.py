@@ -27,8 +27,8 @@ from arena.parts.spec import Matches
 from arena.play.branches import Branch
 from arena.play.match import MatchPlan
 from arena.play.parts.base import Expansion, PartContext, Progress, RolloutPart, Setup, declare
-from arena.records import OWN, MatchRecord, Turn, find_reply
-from games.contracts import MOST_BRANCHES, MatchId
+from arena.records import POLICY_SOURCES, MatchRecord, Turn, find_reply
+from games.contracts import MAX_BRANCHES, MatchId
 
 
 def _check(setup: Setup, *, first: int | Literal["auto"], trigger: str, **settings: Any) -> None:
@@ -197,8 +197,8 @@ class Tree:
         if self._turn >= len(record.turns) or self._turn <= identity.turn:
             return None
         turn = record.turns[self._turn]
-        is_learners = record.seats[turn.seat].trained and turn.source in OWN
-        if not is_learners or len(identity.lineage()) >= MOST_BRANCHES:
+        is_learners = record.seats[turn.seat].trained and turn.source in POLICY_SOURCES
+        if not is_learners or len(identity.lineage()) >= MAX_BRANCHES:
             return None
         return turn if any(one.seat == turn.seat for one in record.turns[: self._turn]) else None
 

@@ -65,7 +65,7 @@ def _draw_goals(
 def _draw_change(
     air: AirlineTables, number: str, booking: dict[str, Any], flight: dict[str, Any], rng: np.random.Generator
 ) -> Goal:
-    """Return a goal to change to another day on the same route or, with probability .2, to another route."""
+    """Draw a goal to change to another day on the same route or, with probability 0.2, to another route."""
     flights = air.fetch_all("SELECT * FROM flights WHERE id != ? ORDER BY id", flight["id"])
     ends = ("origin", "destination")
     same = [

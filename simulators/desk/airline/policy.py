@@ -31,7 +31,7 @@ def _is_changeable(air: AirlineTables, call: Mapping[str, str]) -> bool:
 
 
 def is_same_route(air: AirlineTables, call: Mapping[str, str]) -> bool:
-    """Return True if the call's `flight` has the origin and destination of the flight that its `booking` is for."""
+    """Return True if the call's `flight` has the same origin and destination as the flight of its `booking`."""
     _, old = _find_booking_and_flight(air, call)
     new = air.find_flight(call["flight"]) or {}
     return bool(old) and all(old[end] == new.get(end) for end in ("origin", "destination"))

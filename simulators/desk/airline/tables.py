@@ -31,7 +31,7 @@ CREATE TABLE bookings (id TEXT PRIMARY KEY, customer TEXT, flight TEXT, fare TEX
 
 
 class AirlineTables(World):
-    """Database of an airline: customers with bookings, and the flights that they booked or could change to."""
+    """Database of an airline: customers, their bookings, and the flights that they booked or could change to."""
 
     schema = SCHEMA
     keys: ClassVar[Mapping[str, str]] = {**World.keys, "bookings": "id"}
@@ -42,7 +42,7 @@ class AirlineTables(World):
         return self.fetch_row("SELECT * FROM bookings WHERE id = ?", booking)
 
     def find_flight(self, flight: str) -> dict[str, Any] | None:
-        """Return the row of the flight with this id, or None."""
+        """Return the row of the flight with this id, or None if there is none."""
         return self.fetch_row("SELECT * FROM flights WHERE id = ?", flight)
 
     def list_numbers_of(self, customer: str) -> list[str]:
@@ -77,7 +77,7 @@ class AirlineTables(World):
 
     def _add_flights(self, rng: np.random.Generator) -> list[dict[str, Any]]:
         """Add flights from one airport to seven others, some in the past. Returns one per route, for bookings."""
-        taken = []
+        bookable = []
         origin, *others = (str(town) for town in rng.permutation(AIRPORTS))
         for index, destination in enumerate(others[:7]):
             for copy in range(1 + ALTERNATIVES):
@@ -90,5 +90,5 @@ class AirlineTables(World):
                     "free": int(rng.integers(1, 40)) if rng.random() < 0.75 else 0, "delay": delay * past,
                 }  # fmt: skip
                 self.insert_rows("flights", [tuple(flight.values())])
-                taken += [flight] * (copy == 0)
-        return taken
+                bookable += [flight] * (copy == 0)
+        return bookable

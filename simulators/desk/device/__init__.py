@@ -1,1 +1,1 @@
-"""Phone of a customer: settings, state, tools, and instructions about it."""
+"""A customer's phone: its settings, state and tools, and the agent's instructions about it."""

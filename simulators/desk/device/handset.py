@@ -1,4 +1,4 @@
-"""State of a customer's phone, and the tools by which only the customer uses it."""
+"""State of a customer's phone, and its tools, which only the customer can use."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ Name = Literal[
 
 @dataclass
 class Handset:
-    """Phone of the customer at the desk. `line` returns the row of its line, on which its services also depend."""
+    """Phone of the customer at the desk. Its services also depend on the account's line, whose row `line` returns."""
 
     line: Callable[[], Mapping[str, Any]]
     pin: str
     service: Service = "data"
-    """Service that the customer complains of."""
+    """Service that the customer complains about."""
     abroad: bool = False
     settings: dict[str, str] = field(default_factory=lambda: {name: each.good for name, each in SETTINGS.items()})
-    draws: Mapping[str, float] = field(default_factory=dict)
-    """Draw in [0, 1) by setting: a person errs with it if the draw is below its error rate."""
+    error_draws: Mapping[str, float] = field(default_factory=dict)
+    """Uniform draw in [0, 1) per setting: the customer errs with it if the draw is below the persona's error rate."""
     told: dict[str, str] = field(default_factory=dict)
-    """Values that the agent was told by the customer, by setting and for `SERVICE`."""
+    """Values that the customer has told the agent, by setting or `SERVICE`."""
 
     @property
     def needed_settings(self) -> list[str]:
@@ -38,7 +38,7 @@ class Handset:
 
     @property
     def is_working(self) -> bool:
-        """True if the service works, which depends on the account's line and the phone's settings."""
+        """True if the account's line and the phone's settings let the service work."""
         line = self.line()
         is_connected = line["status"] == "active" and (bool(line["roaming"]) or not self.abroad)
         has_data = self.service == "calls" or line["used"] < line["data_limit"]
@@ -49,26 +49,26 @@ class Handset:
         )
 
     def state(self, name: str) -> str:
-        """Return a setting's value, or for `SERVICE` whether it works."""
+        """Return a setting's value, or `WORKS` or `FAILS` for `SERVICE`."""
         return (WORKS if self.is_working else FAILS) if name == SERVICE else self.settings[name]
 
     def report(self, name: str) -> str:
-        """Return the customer's statement of `state(name)`."""
+        """Return `state(name)` as a sentence of the customer."""
         return word_statement(name, self.state(name), self.service)
 
     def list_instructions(self) -> list[str]:
-        """Return the agent's next instructions as text: repairs of known bad settings, then looks at unknown ones."""
+        """Return the agent's next instructions: `SET` for settings known to be bad, then `LOOK` for unknown ones."""
         wrong = [name for name in self.needed_settings if self.told.get(name, "") == SETTINGS[name].bad]
         return [f"SET {name} {SETTINGS[name].good}" for name in wrong] + [
             f"LOOK {name}" for name in self.needed_settings if name not in self.told
         ]
 
     def copy(self) -> Handset:
-        """Return a phone in the same state, whose changes leave this one as it is."""
+        """Return an independent copy of the phone."""
         return replace(self, settings=dict(self.settings), told=dict(self.told))
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
-        """Return the texts that would reveal the PIN, or the state of a setting that the agent was not told."""
+        """Return the texts that would reveal the PIN, or the value of a setting that the agent was not told."""
         untold = {name: (self.report(name),) for name in (*SETTINGS, SERVICE) if name not in self.told}
         return {"pin": (self.pin,), **untold}
 

@@ -1,4 +1,4 @@
-"""Settings of a customer's phone: names, values, the services that need them, and a parser of statements about them."""
+"""Settings of a customer's phone, the services that need them, and the vocabulary of statements about them."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ WORKS, FAILS = "works", "fails"
 
 @dataclass(frozen=True)
 class Setting:
-    """Setting of a phone with two values. Services need the value `good` and may fail with `bad`."""
+    """Setting of a phone with two values: services need `good` and may fail with `bad`."""
 
     name: str
     good: str
     bad: str
     words: tuple[str, ...]
-    """Folded phrases that name it in plain text."""
+    """Normalised phrases (`fold`) that name it in plain text."""
     for_calls: bool = False
     """Whether calls fail with the bad value."""
     abroad: bool = False
-    """Whether it matters only abroad."""
+    """Whether the setting matters only abroad."""
     for_data: bool = True
     """Whether mobile data fails with the bad value."""
     good_words: tuple[str, ...] = ()
-    """Folded verbs that ask for the good value, in addition to those for on and off."""
+    """Normalised words for setting the good value, in addition to on and off."""
 
     @property
     def values(self) -> tuple[str, str]:
@@ -79,12 +79,12 @@ def list_needed(service: Service, abroad: bool) -> list[str]:
 
 
 def word_statement(name: str, value: str, service: Service) -> str:
-    """Return the customer's statement of a setting's value, or for `SERVICE` of whether the service works."""
+    """Return a setting's value, or for `SERVICE` whether the service works, as a sentence of the customer."""
     if name == SERVICE:
         verbs = {"calls": ("work", "do not work"), "data": ("works", "does not work")}[service]
         return f"{THINGS[service].capitalize()} {verbs[value == FAILS]}."
-    about = SETTINGS[name].name
-    return f"{about[:1].upper()}{about[1:]} is {value}."
+    label = SETTINGS[name].name
+    return f"{label[:1].upper()}{label[1:]} is {value}."
 
 
 def _spell_claims() -> Iterator[tuple[str, list[str]]]:

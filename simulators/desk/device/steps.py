@@ -1,7 +1,7 @@
-"""Parse the agent's instructions to a customer about its phone: typed acts `LOOK` and `SET`, and plain words.
+"""Parse the agent's instructions to a customer about its phone: the typed acts `LOOK` and `SET`, and plain text.
 
-A closed vocabulary reads plain text clause by clause. The agent's own acts ("I will turn on roaming") and negated
-clauses ("do not turn it off") tell the customer nothing.
+Plain text is parsed clause by clause with a closed vocabulary. Clauses about the agent's own acts ("I will turn on
+roaming") and negated clauses ("do not turn it off") are no instructions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NAMES = (*SETTINGS, SERVICE)
 
 
 class Step(NamedTuple):
-    """Instruction about a phone: look at a setting (value ""), change it, or try `SERVICE`."""
+    """Instruction about a phone: set `name` to `value`, or look at it (`value` ""), or try the service (`SERVICE`)."""
 
     name: str
     value: str = ""
@@ -36,7 +36,7 @@ CHANGING = re.compile(
 LOOKING = re.compile(r" (?:check|look|see|tell|what|which|is|are|does|whether|if|show|shows|read) ")
 TRYING = re.compile(r" (?:try|test|works?|working) ")
 NEGATED = re.compile(r" (?:not|dont|never|without|instead of|cannot|cant|no need) ")
-OWN = re.compile(r" (?:i|we|ill|well|ive|weve|im) (?!need you |want you |would like you )")
+OWN_ACT = re.compile(r" (?:i|we|ill|well|ive|weve|im) (?!need you |want you |would like you )")
 ON = re.compile(r" (?:on|enable|activate) ")
 OFF = re.compile(r" (?:off|disable|deactivate) ")
 IT = re.compile(r" (?:it|that) ")
@@ -61,25 +61,25 @@ def read_steps(sentences: Sequence[str]) -> tuple[Step, ...]:
 
 
 def _read_sentence(sentence: str) -> Iterator[Step]:
-    """Yield the steps in a sentence. A clause without a verb takes that of the clause before it."""
-    asked, changes, before = sentence.rstrip().endswith("?"), "", ""
+    """Yield a sentence's instructions. A clause without a verb takes the verb of the previous clause."""
+    asked, changes, previous = sentence.rstrip().endswith("?"), "", ""
     looks = False
     for clause in CLAUSE.split(sentence):
         words = f" {fold(clause)} "
         names = [WORDS[found] for found in NAMED.findall(words)]
-        if NEGATED.search(words) or OWN.search(words):
+        if NEGATED.search(words) or OWN_ACT.search(words):
             changes, looks = "", False
             continue
         if CHANGING.search(words):
             changes, looks = NAMED.sub("", words), False
-            names = names or [before] * bool(before and IT.search(words))
+            names = names or [previous] * bool(previous and IT.search(words))
         elif LOOKING.search(words) or asked:
             changes, looks = "", True
         if TRYING.search(words) and not changes:
             yield Step(SERVICE)
             continue
         for name in names:
-            before = name
+            previous = name
             value = _read_value(name, changes) or _read_value(name, words) if changes else ""
             if value or looks:
                 yield Step(name, value)

@@ -1,1 +1,1 @@
-"""Phone domain: accounts with lines, and a phone that only its customer sees and changes."""
+"""Phone domain: accounts with lines, and a phone that only the customer sees and changes."""

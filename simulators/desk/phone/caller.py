@@ -27,31 +27,32 @@ LOCKING = Step("sim_lock", SETTINGS["sim_lock"].bad)
 class Caller(Customer):
     """Scripted customer with a phone (`handset`).
 
-    It agrees to any write on its line. Its goal is fulfilled when the service works.
+    It agrees to any repair of its line. Its goal is fulfilled when the service works.
     """
 
     handset: Handset
-    has_tried: bool = False
-    """Whether it tries the service in response to the agent's last message."""
+    tries_service: bool = False
+    """Whether the agent's last message made it try the service."""
     followed: list[Step] = field(default_factory=list)
-    """All steps followed so far, including repetitions."""
+    """All instructions so far, including repeated ones."""
     uses: list[str] = field(default_factory=list)
-    """Calls of the phone's tools made for the last message."""
+    """Calls of the phone's tools that the agent's last message requires."""
 
     def read(self, text: str, proposed: bool) -> Reading:
-        """Parse a seat's text as `Customer` does, and also its statements about the phone."""
+        """Parse a text as `Customer.read` does, including its statements about the phone."""
         base, phone = super().read(text, proposed), CLAIMS.understand(text)
         return Reading({**base.facts, **phone.facts}, base.unclear & phone.unclear)
 
     def hear(self, speech: Speech) -> str:
-        """Process the agent's message as `Customer` does. If it asks for a trial or `more`, the service is tried."""
-        self.has_tried, self.uses = speech.more or any(step.name == SERVICE for step in speech.steps), []
+        """Process the agent's message as `Customer.hear` does. Tries the service if told to, or if asked what else."""
+        self.tries_service, self.uses = speech.more or any(step.name == SERVICE for step in speech.steps), []
         return super().hear(speech)
 
     def follow(self, steps: Sequence[Step]) -> tuple[bool, list[str]]:
-        """Do the steps on the phone. Returns whether any was done at most once before, and a statement per setting.
+        """Do the steps on the phone. Returns (whether any may have helped, one statement per setting).
 
-        A statement gives the setting's final state, or says that it was not found.
+        A step counts as helpful the first two times. The statements describe the phone's final state, or say that a
+        setting was not found.
         """
         useful, found = False, dict[str, bool]()
         for step in steps:
@@ -73,14 +74,14 @@ class Caller(Customer):
         return len(proposal.tools) == 1 and proposal.numbers <= {self.goal.subject}
 
     def _is_fulfilled(self, outcome: Outcome) -> bool:
-        return self.has_tried and self.handset.is_working and outcome.told.keys() >= self.goal.facts.keys()
+        return self.tries_service and self.handset.is_working and outcome.told.keys() >= self.goal.facts.keys()
 
     def _follow_step(self, step: Step) -> bool:
         """Do a step on the phone. The persona may err; returns False if it does not find the setting."""
         name, value = step
         phone, persona = self.handset, PERSONAS[self.record.persona]
         slips = min(1.0, SLIP * persona.slips) if persona.slips > 1 else 0.0
-        errs = step not in self.followed and phone.draws.get(name, 1.0) < (slips if value else persona.forgets)
+        errs = step not in self.followed and phone.error_draws.get(name, 1.0) < (slips if value else persona.forgets)
         if not value:
             self._use("try_service" if name == SERVICE else "show_phone", {})
             return not errs

@@ -1,6 +1,6 @@
-"""Played customer with a phone: the seat has the phone's tools, and its reports of the phone are checked.
+"""Played customer with a phone: the seat uses the phone's tools, and its statements about the phone are checked.
 
-A call is a turn of this seat, and its result is for this seat alone.
+A tool call is a turn of this seat, and only this seat sees the result.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ MAX_USES = 8
 
 @dataclass(kw_only=True)
 class PlayedCaller(Caller, PlayedCustomer):
-    """Customer with a phone whose seat decides what to say and uses the phone itself."""
+    """Customer with a phone whose seat decides what to say and uses the phone's tools."""
 
     def hear(self, speech: Speech) -> str:
-        """Return the script's reply after following the instructions on a copy of the phone."""
+        """Return the script's reply as if the instructions had been followed. The phone itself does not change."""
         phone, self.handset = self.handset, self.handset.copy()
         try:
             return super().hear(speech)
         finally:
             self.handset = phone
 
-    def list_unwanted(self) -> set[str]:
-        """Return no requests: it may ask for any repair."""
+    def list_unrequested_writes(self) -> set[str]:
+        """Return the empty set: this customer may ask for any repair."""
         return set()
 
 
@@ -45,16 +45,16 @@ class CallerSeat(PlayedSeat):
 
     customer: PlayedCaller
     used: int = 0
-    """Calls since it last said something."""
+    """Number of tool calls since the seat's last text."""
 
     def facts(self) -> dict[str, Any]:
-        """Return a played customer's facts, the PIN of its SIM card, and the due calls (`uses`)."""
+        """Return the facts of `PlayedSeat`, the PIN of the SIM card, and the tool calls still to be made (`uses`)."""
         facts = super().facts()
         facts["about"] |= {"PIN": self.customer.handset.pin}
         return {**facts, "uses": list(self.customer.uses)}
 
     def use(self, text: str, limit: int) -> list[str]:
-        """Run the calls in a text with the phone's tools and return their results; [] if it calls none.
+        """Run up to `limit` calls of the phone's tools in a text. Returns their results; [] if it has no calls.
 
         Raises IllegalAct for calls after the seat was told to say something.
         """
@@ -72,14 +72,14 @@ class CallerSeat(PlayedSeat):
         return results
 
     def hear(self, text: str) -> tuple[str, dict[str, float]]:
-        """Let the text that was checked last take effect."""
+        """Apply the last checked text, as `PlayedSeat.hear` does, and reset the count of tool calls."""
         self.used = 0
         return super().hear(text)
 
     def check(self, text: str) -> Faults:
-        """Return the faults of a text as PlayedSeat does.
+        """Return the faults of a text as `PlayedSeat.check` does, and those of its statements about the phone.
 
-        Statements about the phone are wrong if the phone does not show them. The PIN is leaked. Due statements about
+        Such a statement is wrong if the phone shows something else. The PIN counts as leaked. Due statements about
         settings are withheld if the text has none of them, or if the phone was not changed as instructed.
         """
         checked, phone = super().check(text), self.customer.handset

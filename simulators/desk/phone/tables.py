@@ -1,4 +1,4 @@
-"""Tables of the phone company: schema, generated rows, and the faults of a line and its phone."""
+"""The phone company's tables: schema, generated rows, and faults of lines and phones."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from simulators.desk.world import World
 FORBIDDEN = 0.25
 """Probability that the policy forbids the repair."""
 NAMES = ("private", "work")
-NEW = 90
-"""Days of a contract before which roaming is not allowed."""
+MIN_ROAMING_DAYS = 90
+"""Age in days from which a line may roam."""
 REPAIRS = {"suspended": "resume_line", "used_up": "add_data", "barred": "allow_roaming"}
 """Write that repairs each fault of the account."""
 LAST_BILL = 9
@@ -33,7 +33,7 @@ CREATE TABLE bills (line TEXT, day TEXT, amount REAL, paid INTEGER);
 
 
 class PhoneTables(World):
-    """Database of a phone company, and the handset of the customer at the desk, whose line is `number`."""
+    """Database of a phone company, and the handset of the customer at the desk, who calls about line `number`."""
 
     schema = SCHEMA
     keys: ClassVar[Mapping[str, str]] = {**World.keys, "lines": "id"}
@@ -41,7 +41,7 @@ class PhoneTables(World):
     handset: Handset
 
     def find_line(self, line: str) -> dict[str, Any]:
-        """Return the row of this line, whoever owns it, or {}."""
+        """Return the row of any customer's line by its number, or {} if there is none."""
         return self.fetch_row("SELECT * FROM lines WHERE id = ?", line) or {}
 
     def list_numbers_of(self, customer: str) -> list[str]:
@@ -53,7 +53,7 @@ class PhoneTables(World):
         """Do nothing: there is no catalogue."""
 
     def add_purchases(self, person: Person, rng: np.random.Generator) -> None:
-        """Add a person's payment methods, and two lines with three bills each. Nothing is wrong with them yet."""
+        """Add a person's payment methods, and two lines with three bills each, without faults."""
         self.add_payments(person, rng)
         for name in NAMES:
             number, limit = self.draw_number(rng), int(rng.integers(4, 20))
@@ -67,46 +67,46 @@ class PhoneTables(World):
                 [(number, self.days_ago(LAST_BILL + 30 * n), next(amounts), done) for n, done in enumerate(paid)],
             )
         if person is self.owner:
-            pin, luck = self.draw_number(rng), {name: float(rng.random()) for name in SETTINGS}
+            pin, error_draws = self.draw_number(rng), {name: float(rng.random()) for name in SETTINGS}
             self.number = str(rng.choice(self.list_numbers_of(person.id)))
-            self.handset = Handset(self.own_line, pin, draws=luck)
+            self.handset = Handset(self.own_line, pin, error_draws=error_draws)
 
     def own_line(self) -> dict[str, Any]:
-        """Return the row of the line that the customer calls about."""
+        """Return the row of the line about which the customer calls."""
         return self.find_line(self.number)
 
     def cause_faults(self, rng: np.random.Generator, count: int) -> Goal:
-        """Make `count` settings of the account and the phone faulty, and return the goal to repair the service.
+        """Cause `count` faults of the account and the phone. Returns the goal to get the service working again.
 
-        A forbidden goal has one fault of the account, which the policy forbids to repair. Otherwise the number of the
-        account's faults is uniform.
+        A forbidden goal has one fault of the account, which the agent may not repair. Otherwise the number of the
+        account's faults is drawn uniformly.
         """
         phone = self.handset
         phone.service, phone.abroad = "data" if rng.random() < DATA else "calls", bool(rng.random() < 0.5)
         names = ["suspended", *["used_up"] * (phone.service == "data"), *["barred"] * phone.abroad]
         forbidden = bool(rng.random() < FORBIDDEN)
-        several = int(rng.integers(0, min(count, len(names)) + 1))
-        faults = [str(name) for name in rng.permutation(names)[: 1 if forbidden else several]]
+        account_faults = int(rng.integers(0, min(count, len(names)) + 1))
+        faults = [str(name) for name in rng.permutation(names)[: 1 if forbidden else account_faults]]
         for name in rng.permutation(phone.needed_settings)[: count - len(faults)]:
             phone.settings[str(name)] = SETTINGS[str(name)].bad
         for name in faults:
             self._break(name, forbidden)
         self.initial_rows = self.snapshot()
         writes = tuple(Write(REPAIRS[name], {"line": self.number}) for name in faults)
-        last = self.fetch_row("SELECT amount FROM bills WHERE line = ? ORDER BY day DESC", self.number) or {}
+        bill = self.fetch_row("SELECT amount FROM bills WHERE line = ? ORDER BY day DESC", self.number) or {}
         thing = THINGS[phone.service]
         return Goal(
             f"get {thing} to work again with {{it}}{', here abroad' * phone.abroad}",
             self.number,
             hint=f"my {self.own_line()['name']} line",
             needs=writes,
-            facts={"bill": f"{last['amount']:.2f}"} if rng.random() < 0.3 and not forbidden else {},
+            facts={"bill": f"{bill['amount']:.2f}"} if rng.random() < 0.3 and not forbidden else {},
             reasons=frozenset(name for write in writes for name in self.find_broken_rules(write)),
             mentions=(thing,),
         )
 
     def _break(self, fault: str, forbidden: bool) -> None:
-        """Put a fault on the customer's line, and decide whether the policy forbids its repair."""
+        """Put a fault on the customer's line whose repair the policy allows, or forbids if `forbidden`."""
         number = self.number
         match fault:
             case "suspended":
@@ -118,6 +118,6 @@ class PhoneTables(World):
                     )
             case "used_up":
                 self.execute("UPDATE lines SET used = data_limit, topped_up = ? WHERE id = ?", int(forbidden), number)
-            case "barred":
-                since = self.days_ago(NEW // 2 if forbidden else 2 * NEW)
+            case "barred":  # roaming
+                since = self.days_ago(MIN_ROAMING_DAYS // 2 if forbidden else 2 * MIN_ROAMING_DAYS)
                 self.execute("UPDATE lines SET roaming = 0, since = ? WHERE id = ?", since, number)

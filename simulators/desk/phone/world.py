@@ -1,4 +1,4 @@
-"""Tools and policy of the phone company. The agent sees the account and has to ask what the phone shows."""
+"""The phone company's tools and policy. The agent sees only the account and must ask what the phone shows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from simulators.desk.device.settings import SERVICE, SETTINGS, list_needed
 from simulators.desk.goals import Goal, Write
-from simulators.desk.phone.tables import NEW, REPAIRS, PhoneTables
+from simulators.desk.phone.tables import MIN_ROAMING_DAYS, REPAIRS, PhoneTables
 from simulators.desk.policy import Fact, Rule
 
 TOP_UP = 2.0
@@ -24,9 +24,9 @@ RULES = (
         ("add_data",), lambda world, call: not world.find_line(call["line"])["topped_up"],
     ),
     Rule(
-        "too_new", f"Roaming is allowed only on lines of {NEW} days or more (see since).",
-        ("too new", f"{NEW} days", "three months"), ("allow_roaming",),
-        lambda world, call: world.days_since(world.find_line(call["line"])["since"]) >= NEW,
+        "too_new", f"Roaming is allowed only on lines of {MIN_ROAMING_DAYS} days or more (see since).",
+        ("too new", f"{MIN_ROAMING_DAYS} days", "three months"), ("allow_roaming",),
+        lambda world, call: world.days_since(world.find_line(call["line"])["since"]) >= MIN_ROAMING_DAYS,
     ),
 )  # fmt: skip
 
@@ -123,7 +123,7 @@ class Phone(PhoneTables):
         return self.show_line(line)
 
     def draw_candidates(self, rng: np.random.Generator) -> list[Goal]:
-        """Return no goals: `cause_faults` makes the customer's."""
+        """Return []: the customer's goal comes from `cause_faults`."""
         return []
 
     def list_lookups(self, numbers: Sequence[str], mentions: Sequence[str]) -> list[str]:
@@ -132,7 +132,7 @@ class Phone(PhoneTables):
         return ["show_customer()", "list_lines()", *shows]
 
     def list_marks(self, write: Write) -> list[str]:
-        """Return no words: `list_further_marks` has them."""
+        """Return []: the words are those of `list_further_marks`."""
         return []
 
     def list_possible_writes(self, numbers: Sequence[str]) -> list[Write]:
@@ -140,14 +140,14 @@ class Phone(PhoneTables):
         return [Write(tool, {"line": number}) for number in numbers for tool in REPAIRS.values()]
 
     def list_further_marks(self, goal: Goal) -> list[str]:
-        """Return marks of the complaint, of the line if it was looked up, and of the customer's statements."""
+        """Return words for the complaint, the line (if looked up), and the customer's statements about the phone."""
         words = [thing.split()[-1] for thing in goal.mentions] + ["abroad"] * goal.ask.endswith("abroad")
         if goal.subject in self.session.looked_up:
-            line, paid = (
+            line, unpaid = (
                 self.find_line(goal.subject),
                 self.find_broken_rules(Write("resume_line", {"line": goal.subject})),
             )
-            words += ["suspended"] * (line["status"] != "active") + ["owing"] * bool(paid)
+            words += ["suspended"] * (line["status"] != "active") + ["owing"] * bool(unpaid)
             words += ["empty"] * (line["used"] >= line["data_limit"]) + ["topped_up"] * bool(line["topped_up"])
-            words += ["barred"] * (not line["roaming"]) + ["new"] * (self.days_since(line["since"]) < NEW)
+            words += ["barred"] * (not line["roaming"]) + ["new"] * (self.days_since(line["since"]) < MIN_ROAMING_DAYS)
         return words + [f"{name}_{value}" for name, value in self.handset.told.items()]

@@ -63,30 +63,30 @@ def _draw_item_goals(shop: ShopTables, order: dict[str, Any], rng: np.random.Gen
 
 
 def _draw_exchange(shop: ShopTables, number: str, item: dict[str, Any], rng: np.random.Generator) -> Goal:
-    """Draw a goal to exchange an item for a given variant of this or another product, or for any colour of a size."""
+    """Draw a goal to exchange an item: for one variant of this or another product, or for any colour of a size."""
     product, wanted = item["product"], item["product"]
     if rng.random() < 0.2:
         products = [name for name in sorted(PRODUCTS) if name != product]
         wanted = products[rng.integers(len(products))]
     variants = shop.fetch_all("SELECT * FROM variants WHERE product = ? ORDER BY id", wanted)
     variants = [variant for variant in variants if (wanted, variant["options"]) != (product, item["options"])]
-    one = variants[rng.integers(len(variants))]
-    size = one["options"].split()[1]
+    chosen = variants[rng.integers(len(variants))]
+    size = chosen["options"].split()[1]
     if wanted == product and rng.random() < 0.3:
-        writes = [variant for variant in variants if variant["options"].endswith(size)]
+        targets = [variant for variant in variants if variant["options"].endswith(size)]
         ask, facts = f"exchange the {product} of {{it}} for a {size} one in any colour that you have", {}
     else:
-        writes, ask = [one], f"exchange the {product} of {{it}} for the {wanted} in {one['options']}"
-        facts = _draw_facts(rng, {"difference": f"{abs(one['price'] - item['price']):.2f}"})
+        targets, ask = [chosen], f"exchange the {product} of {{it}} for the {wanted} in {chosen['options']}"
+        facts = _draw_facts(rng, {"difference": f"{abs(chosen['price'] - item['price']):.2f}"})
     calls = tuple(
-        Write("exchange_item", {"order": number, "item": item["item"], "variant": variant["id"]}) for variant in writes
+        Write("exchange_item", {"order": number, "item": item["item"], "variant": variant["id"]}) for variant in targets
     )
     mentions = tuple(dict.fromkeys((product, wanted)))
-    return Goal(ask, writes=calls, facts=facts, mentions=mentions, details=(size, one["options"]))
+    return Goal(ask, writes=calls, facts=facts, mentions=mentions, details=(size, chosen["options"]))
 
 
 def _draw_payment(shop: ShopTables, order: dict[str, Any], rng: np.random.Generator) -> tuple[str, str]:
-    """Draw the method for a refund: (payment id, wording). One in four customers wants another than it paid with."""
+    """Draw the payment method of a refund as (payment id, wording): in one of four cases not the original one."""
     if rng.random() < 0.75:
         return order["payment"], "whatever I paid with"
     other = _find_other_payment(shop, order["payment"])
@@ -100,5 +100,5 @@ def _find_other_payment(shop: ShopTables, payment: str) -> dict[str, Any]:
 
 
 def _draw_facts(rng: np.random.Generator, facts: dict[str, str]) -> dict[str, str]:
-    """Return the facts or, with probability 1/2, {}."""
+    """Return `facts` with probability 1/2, else {}."""
     return facts if rng.random() < 0.5 else {}

@@ -31,7 +31,7 @@ def _is_kept(shop: ShopTables, call: Mapping[str, str]) -> bool:
 
 
 def is_same_product(shop: ShopTables, call: Mapping[str, str]) -> bool:
-    """Return True if the call's `item` and `variant` are of the same product."""
+    """Return True if the call's `item` and `variant` are variants of the same product."""
     item, new = shop.find_item(call["item"]), shop.find_variant(call["variant"])
     old = item and shop.find_variant(item["variant"])
     return old is not None and new is not None and old["product"] == new["product"]

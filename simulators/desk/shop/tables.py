@@ -12,7 +12,7 @@ from simulators.desk.world import World
 
 RETURN_DAYS = 30
 LOST_DAYS = 10
-"""Limits of the policy; orders exist on both sides of each."""
+"""Limits of the policy, in days. Generated orders exist on both sides of each."""
 PRODUCTS = (
     "kettle", "backpack", "raincoat", "desk lamp", "tent", "sweater", "headphones", "blanket", "jacket", "suitcase",
     "teapot", "bicycle helmet", "sleeping bag", "wall clock", "running shoes", "hammock",
@@ -26,7 +26,7 @@ STATES: tuple[tuple[str, int, int], ...] = (
     ("pending", 0, 3), ("pending", 0, 3), ("sent", 2, LOST_DAYS), ("sent", LOST_DAYS + 1, 25),
     ("delivered", 3, RETURN_DAYS), ("delivered", 3, RETURN_DAYS), ("delivered", RETURN_DAYS + 5, 200),
 )  # fmt: skip
-"""Status of the customer's orders, with the minimum and maximum days since then."""
+"""Status of each of the customer's orders, and the minimum and maximum number of days since it changed."""
 
 SCHEMA = """
 CREATE TABLE variants (id TEXT PRIMARY KEY, product TEXT, options TEXT, price REAL, stock INTEGER);
@@ -44,15 +44,15 @@ class ShopTables(World):
     subject = "order"
 
     def find_order(self, order: str) -> dict[str, Any] | None:
-        """Return the order row of this number, whoever owns it, or None."""
+        """Return the row of any customer's order by its number, or None if there is none."""
         return self.fetch_row("SELECT * FROM orders WHERE id = ?", order)
 
     def find_item(self, item: str) -> dict[str, Any] | None:
-        """Return the row of the ordered item with this id, or None."""
+        """Return the row of the ordered item with this id, or None if there is none."""
         return self.fetch_row("SELECT * FROM items WHERE id = ?", item)
 
     def find_variant(self, variant: str) -> dict[str, Any] | None:
-        """Return the catalogue row of the product variant with this id, or None."""
+        """Return the row of the product variant with this id, or None if there is none."""
         return self.fetch_row("SELECT * FROM variants WHERE id = ?", variant)
 
     def items(self, order: str) -> list[dict[str, Any]]:
@@ -73,7 +73,7 @@ class ShopTables(World):
     # Generation of rows.
 
     def fill_catalogue(self, rng: np.random.Generator) -> None:
-        """Fill the catalogue with every product in each colour and size, at drawn prices and stocks."""
+        """Add every product in each colour and size, with drawn prices and stock, to the catalogue."""
         rows: list[tuple[object, ...]] = []
         for product in PRODUCTS:
             price = int(rng.integers(15, 120))
@@ -84,14 +84,14 @@ class ShopTables(World):
         self.insert_rows("variants", rows)
 
     def add_purchases(self, person: Person, rng: np.random.Generator) -> None:
-        """Add two payment methods and orders of a person, seven for the customer at the desk and two for others."""
+        """Add a person's two payment methods and orders: seven for the customer at the desk, two for anyone else."""
         card, gift = self.add_payments(person, rng)
-        mine = person is self.owner
-        states = STATES if mine else tuple(STATES[rng.integers(len(STATES))] for _ in range(2))
+        is_owner = person is self.owner
+        states = STATES if is_owner else tuple(STATES[rng.integers(len(STATES))] for _ in range(2))
         products = list(rng.permutation(PRODUCTS))
         for index in rng.permutation(len(states)):
-            status, least, most = states[index]
-            order, since = self.draw_number(rng), self.days_ago(int(rng.integers(least, most + 1)))
+            status, min_days, max_days = states[index]
+            order, since = self.draw_number(rng), self.days_ago(int(rng.integers(min_days, max_days + 1)))
             tracking = f"TR{rng.integers(10**7, 10**8)}" if status != "pending" else "none"
             payment = card if rng.random() < 0.7 else gift
             self.insert_rows("orders", [(order, person.id, status, since, person.address, payment, tracking, 0)])

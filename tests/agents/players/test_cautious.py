@@ -14,7 +14,7 @@ from agents.engines.base import Completion, Request
 from agents.engines.in_process import InProcessEngine
 from agents.errors import RoleError
 from agents.players.cautious import MARKS, count_trials, make_cautious_writer
-from agents.players.writers import model_writer
+from agents.players.writers import make_model_writer
 from agents.published import ModuleWeights
 from agents.role import Cautious, Role
 from agents.scoring import StreamScorer, score_streams
@@ -129,7 +129,7 @@ def test_log_probabilities_are_the_policys_for_the_chosen_tokens() -> None:
     model = load_model(resolve("nano"))
     engine = InProcessEngine()
     wait(engine.publish("p", 1, ModuleWeights(model)))
-    writer = make_cautious_writer(model_writer(engine), Cautious(most=3), FRAME.find_tokens_with(MARKS))
+    writer = make_cautious_writer(make_model_writer(engine), Cautious(most=3), FRAME.find_tokens_with(MARKS))
     ids = tuple([*FRAME.open("you"), *FRAME.ask("offer")])
     request = Request(
         policy="p",
@@ -154,7 +154,7 @@ def test_refuses_engine_without_entropy() -> None:
     async def silent(view: Any, request: Request, summary: bool = False) -> Completion:
         return Completion((STOP,), (0.0,), "stop", 1)
 
-    with pytest.raises(RoleError, match=r"sampling\.cautious goes by entropies.*in_process"):
+    with pytest.raises(RoleError, match=r"sampling\.cautious needs entropies.*in_process"):
         asyncio.run(make_cautious_writer(silent, RULE, frozenset())(VIEW, make_request(0)))
 
 

@@ -525,10 +525,10 @@ SPLIT = [KEY, "\u200b".join(KEY), "\n".join(KEY), KEY[:5] + "\x1b\x00\u202e \u20
 
 @pytest.mark.parametrize("content", SPLIT, ids=range(len(SPLIT)))
 def test_key_is_redacted_in_completions_and_refusals(content):
-    from agents.reply import visible
+    from agents.reply import remove_invisible
 
     def clean(text):
-        return "".join(c for c in visible(text) if "!" <= c <= "~")
+        return "".join(c for c in remove_invisible(text) if "!" <= c <= "~")
 
     with Server(reply_with(make_completion(f"BET | it is {content}."))) as server:
         _, answer = server.ask()
@@ -632,7 +632,7 @@ def test_failed_match_leaves_others_and_states_its_reason():
     assert record.to_json()["reason"] == record.reason
 
 
-NO_ROOM = {
+CONTEXT_FULL = {
     "OpenAI": {"message": "Please reduce the length.", "code": "context_length_exceeded"},
     "vLLM": {"message": "This model's maximum context length is 64 tokens. However, you requested 70 tokens"},
     "vLLM, of the reply": {"message": "'max_tokens' or 'max_completion_tokens' is too large: 9. This model's maximum "
@@ -660,16 +660,18 @@ def play_maze(*answers):
         return asyncio.run(play_match(plan, Maze(size=5), {"walker": player}, Limits())), server
 
 
-@pytest.mark.parametrize("server", NO_ROOM)
+@pytest.mark.parametrize("server", CONTEXT_FULL)
 def test_a_match_ends_where_the_server_says_that_the_context_is_full(server):
-    full = reply_with({"error": NO_ROOM[server]}, 400)
+    full = reply_with({"error": CONTEXT_FULL[server]}, 400)
     record, local_server = play_maze(*[reply_with(make_completion("NORTH"))] * 3, full)
     assert (record.status, record.report["ended"], len(record.turns)) == ("finished", "context", 3), record.reason
-    assert record.reason == f"walker: context limit: {NO_ROOM[server]['message']}" and len(local_server.requests) == 4
+    assert (
+        record.reason == f"walker: context limit: {CONTEXT_FULL[server]['message']}" and len(local_server.requests) == 4
+    )
 
 
 def test_a_first_reply_without_room_fails_the_match():
-    record, _ = play_maze(reply_with({"error": NO_ROOM["vLLM"]}, 400))
+    record, _ = play_maze(reply_with({"error": CONTEXT_FULL["vLLM"]}, 400))
     assert record.status == "failed" and record.failure.kind == "endpoint"
     assert "EndpointError: endpoint:m: no room for a reply (context limit: This model's" in record.reason
 
@@ -712,7 +714,7 @@ def test_what_a_proxy_answers_names_it(monkeypatch):
     ("variable", "value", "reason"),
     [
         ("all_proxy", "socks5://user:hunter2@127.0.0.1:9", "all_proxy is a SOCKS proxy: pip install socksio"),
-        ("http_proxy", "gopher://user:hunter2@x", "http_proxy is no proxy's url"),
+        ("http_proxy", "gopher://user:hunter2@x", "http_proxy is not a valid proxy url"),
         ("SSL_CERT_FILE", "/nowhere/hunter2.pem", "the certificates of SSL_CERT_FILE cannot be read: No such file"),
         ("SSL_CERT_FILE", __file__, "the certificates of SSL_CERT_FILE cannot be read: "),
     ],

@@ -9,7 +9,7 @@ import pytest
 import games
 from agents.players.guessers import GAMES, SCRIPTED, mark_guess
 from games.contracts import View
-from games.wordle import common_words, feedback
+from games.wordle import feedback, load_words
 from tests.factories.thorough import count_cases
 
 
@@ -80,7 +80,7 @@ def test_consistent_guesser_never_tries_excluded_answers():
 @pytest.mark.parametrize(
     ("name", "sound", "options"),
     [
-        ("wordle", "consistent_guesser", {"words": common_words()[::20], "max_turns": 3}),
+        ("wordle", "consistent_guesser", {"words": load_words()[::20], "max_turns": 3}),
         ("twenty_questions", "halver", {"open_book": True, "max_turns": 9}),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 import games
-from agents.players.human import SHOWN, Human, HumanLeft, read_act
+from agents.players.human import MAX_SHOWN, Human, HumanLeft, read_act
 from games.abilities import PlainWords
 from games.contracts import Message, View
 from games.nim import Nim
@@ -106,7 +106,7 @@ def test_bytes_that_are_no_text_are_asked_again(monkeypatch):
 def test_many_acts_are_listed_when_asked(monkeypatch):
     legal = tuple(f"OFFER {n} {n}" for n in range(100))
     _, screen = play_at_terminal(monkeypatch, "100\n", make_view(legal=legal))
-    assert f"and {100 - SHOWN} more (? lists them)" in screen and "OFFER 99 99" not in screen
+    assert f"and {100 - MAX_SHOWN} more (? lists them)" in screen and "OFFER 99 99" not in screen
     _, screen = play_at_terminal(monkeypatch, "?\n100\n", make_view(legal=legal))
     assert "100. OFFER 99 99" in screen
 

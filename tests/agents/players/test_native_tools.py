@@ -10,7 +10,7 @@ from agents.conversation import Conversation
 from agents.engines.base import Completion, Request
 from agents.memory import Memory
 from agents.players.model import ChatPlayer
-from agents.players.writers import demonstrator
+from agents.players.writers import make_demonstration_writer
 from agents.reply import ReplySpec
 from agents.role import Role
 from arena.play.match import Limits, MatchPlan, play_match
@@ -63,7 +63,7 @@ def play_with_tools(
     frame: ChatFrame, role: Role, text: str = "", **options: Any
 ) -> tuple[MatchRecord, ChatPlayer, RecordingWriter]:
     game = Search(pages=60, hops=2, show="pages", illegal="retry", **options)
-    spy = RecordingWriter(demonstrator(ScriptedCalls(game, "reader"), role, frame), frame, text)
+    spy = RecordingWriter(make_demonstration_writer(ScriptedCalls(game, "reader"), role, frame), frame, text)
     player = ChatPlayer(role=role, frame=frame, policy="p", key="m", seed=(0,), write=spy)
     plan = MatchPlan(
         identity=MatchId(1, 0),

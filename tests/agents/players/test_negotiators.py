@@ -297,7 +297,7 @@ def test_exploiter_belief_only_narrows(name):
             game.step(players[mover].act(make_view(game, mover, game.turns)))
             left += [players[seat].belief] if mover == seat else []
         assert all(later & earlier == later != 0 for earlier, later in itertools.pairwise(left))
-        narrowed += left[-1] != players[seat].everybody
+        narrowed += left[-1] != players[seat].all_minds
     assert narrowed > 40
 
 

@@ -13,7 +13,7 @@ from agents.engines.in_process import InProcessEngine
 from agents.memory import Memory
 from agents.players.model import ChatPlayer, ScriptedPlayer
 from agents.players.scripted import SCRIPTED
-from agents.players.writers import demonstrator, model_writer
+from agents.players.writers import make_demonstration_writer, make_model_writer
 from agents.published import ModuleWeights
 from agents.role import Role, load_role
 from agents.weights import load_model, load_tokenizer, resolve
@@ -230,7 +230,7 @@ def test_demonstrations_write_the_scripts_acts_validly(script: str) -> None:
                 policy="p",
                 key=f"d/{seat}",
                 seed=(0,),
-                write=demonstrator(Overheard(SCRIPTED[script](seed), acts), cast[seat], FRAME),
+                write=make_demonstration_writer(Overheard(SCRIPTED[script](seed), acts), cast[seat], FRAME),
             )
             for seat in SEATS
         }
@@ -256,7 +256,7 @@ def test_demonstrated_matches_equal_scripted_matches() -> None:
             policy="p",
             key=seat,
             seed=(0,),
-            write=demonstrator(SCRIPTED["random"](i), cast[seat], FRAME),
+            write=make_demonstration_writer(SCRIPTED["random"](i), cast[seat], FRAME),
         )
         for i, seat in enumerate(SEATS)
     }
@@ -283,7 +283,12 @@ def test_model_writer_asks_the_engine(nano: Any) -> None:
     engine = InProcessEngine()
     wait(engine.publish("p", 2, ModuleWeights(nano)))
     player = ChatPlayer(
-        role=load_role("nano_opener"), frame=FRAME, policy="p", key="m/opener", seed=(1,), write=model_writer(engine)
+        role=load_role("nano_opener"),
+        frame=FRAME,
+        policy="p",
+        key="m/opener",
+        seed=(1,),
+        write=make_model_writer(engine),
     )
     act = asyncio.run(player.act(VIEW))
     assert act.tokens == player.streams[0].sampled_count > 0 and player.version == 2

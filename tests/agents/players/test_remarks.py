@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.errors import ScriptedPolicyError
-from agents.players.remarks import LONGEST, Situation, remark
+from agents.players.remarks import MAX_REMARK_LENGTH, Situation, remark
 from agents.players.scripted import BARGAINERS, add_remarks, check_scripted, make_scripted
 from games.contracts import View
 from games.families.pools import instances, remainder, worth
@@ -109,7 +109,9 @@ def test_a_remark_is_true_and_short_and_changes_no_act(instance, names, seeds, t
     heard: dict[Any, Any] = {}
     for view, text in talk:
         act, _, words = text.partition(" | ")
-        assert 0 < len(words) <= LONGEST and words.isprintable() and "|" not in words and words == words.strip()
+        assert (
+            0 < len(words) <= MAX_REMARK_LENGTH and words.isprintable() and "|" not in words and words == words.strip()
+        )
         share = tuple(map(int, act.split()[1:])) or None
         facts = view.public
         standing = tuple(map(int, facts["offer"].split())) if facts["offer"] else None
@@ -143,7 +145,7 @@ def test_any_item_names_are_supported(instance, seed, names):
     pool, (own, _) = instance
     for share, standing in ((pool, None), (None, pool), (None, (0, 0, 0)), ((0, 0, 0), pool)):
         words = remark(Situation(tuple(names), pool, own, standing, share, pool, 5), np.random.default_rng(seed))
-        assert words and len(words) <= LONGEST and words.isprintable() and "|" not in words
+        assert words and len(words) <= MAX_REMARK_LENGTH and words.isprintable() and "|" not in words
 
 
 def test_remarks_do_not_reveal_the_other_sides_values():

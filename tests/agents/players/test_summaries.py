@@ -13,7 +13,7 @@ from agents.engines.base import Completion, Request
 from agents.memory import Memory
 from agents.players.model import ChatPlayer
 from agents.players.scripted import make_scripted
-from agents.players.writers import demonstrator
+from agents.players.writers import make_demonstration_writer
 from agents.role import Role, load_role
 from agents.weights import load_tokenizer, resolve
 from arena.credit.assign import assign
@@ -135,7 +135,7 @@ def test_no_game_reads_a_summary_and_every_line_is_shown_once() -> None:
     lines = [turn.messages[-1].text for turn in acts]
     game = Recall(lines=12, facts=4)
     game.reset(seed=0)
-    assert lines[:-1] == game.script and lines[-1] == f"ask {game.asked}"
+    assert lines[:-1] == game.script and lines[-1] == f"ask {game.question}"
     assert sum(turn.tokens for turn in record.turns) == len(list_own_streams(record)), "limits count them as tokens"
 
 
@@ -201,7 +201,7 @@ def test_an_oracle_demonstrates_summaries_that_hold_the_facts() -> None:
     right = 0
     for seed in range(10):
         game = Recall(lines=12, facts=4)
-        writer = demonstrator(make_scripted("oracle", 0, game), KEEPER, FRAME)
+        writer = make_demonstration_writer(make_scripted("oracle", 0, game), KEEPER, FRAME)
         player = ChatPlayer(
             role=KEEPER, frame=FRAME, policy="p", key="d", seed=(0,), write=writer, source="demonstration"
         )
@@ -226,7 +226,7 @@ def test_script_without_summary_writes_an_empty_one() -> None:
         policy="p",
         key="d",
         seed=(0,),
-        write=demonstrator(make_scripted("random", 0, game), KEEPER, FRAME),
+        write=make_demonstration_writer(make_scripted("random", 0, game), KEEPER, FRAME),
     )
     plan = MatchPlan(
         identity=MatchId(0, 0),

@@ -17,7 +17,7 @@ from arena.config.seating import resolve_tables
 from arena.errors import ConfigError
 from arena.play.contenders import ModelContender, play_one
 from arena.play.match import Limits, MatchPlan
-from arena.records import OWN, MatchRecord, Seating
+from arena.records import POLICY_SOURCES, MatchRecord, Seating
 from games.contracts import MatchId
 from tests.factories.babble import FRAME, POLICIES
 from tests.factories.texts import make_sampling_experiment
@@ -121,7 +121,7 @@ def play_maze(votes: int | None, acts: tuple[str, ...]) -> tuple[MatchRecord, Ra
 
 def test_voted_turns_are_logged_and_not_trained_on() -> None:
     record, engine = play_maze(5, (*STEPS, "hm"))
-    assert {turn.source for turn in record.turns} == {"voted"} and "voted" not in OWN
+    assert {turn.source for turn in record.turns} == {"voted"} and "voted" not in POLICY_SOURCES
     assert len(engine.requests) == 5 * len(record.turns)
     again = MatchRecord.from_json(record.to_json())
     assert [turn.source for turn in again.turns] == ["voted"] * len(record.turns)

@@ -180,7 +180,7 @@ def test_tokens_are_those_of_the_log(client: Client) -> None:
 
 def test_a_large_open_iteration_is_read_a_part_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A match is found at once, no request waits for the whole file, and a replaced file is read anew."""
-    monkeypatch.setattr(tail, "CHUNK", 1000)
+    monkeypatch.setattr(tail, "CHUNK_BYTES", 1000)
     monkeypatch.setattr(Index.refresh, "__defaults__", (1e-9,))
     run = make_run(tmp_path / "run", iterations=1)
     run.log.extend([make_match(0, number) for number in range(10, 30)])

@@ -26,7 +26,7 @@ def endless(run):
         pass
 
 if __name__ == "__main__":
-    cache.LARGE = 0
+    cache.MIN_CHILD_BYTES = 0
     cache.FigureCache(Index(RunReader(Path(sys.argv[1])))).get(endless)
 """
 

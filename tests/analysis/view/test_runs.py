@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from analysis.view.learned import REPEATED
+from analysis.view.learned import DUPLICATE_METRICS
 from analysis.view.runs import _find_most_relevant
 
 KUHN: dict[str, list[Any]] = {
@@ -25,7 +25,7 @@ def test_a_total_of_an_iteration_is_not_a_figure_of_a_match() -> None:
     still = dict.fromkeys(("payoff.first", "payoff.second"), [0.0] * 3)
     assert describe_run(**still)["key"] == "report.turns", "turns of a match, by the game's report"
     assert describe_run(**still, **{"report.turns": [2.0] * 3, "valid_rate": [1.0] * 3}) is None
-    assert "turns" in REPEATED, "nor is it called turns in a match among the metrics of learning"
+    assert "turns" in DUPLICATE_METRICS, "nor is it called turns in a match among the metrics of learning"
 
 
 @pytest.mark.parametrize(

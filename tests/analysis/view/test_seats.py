@@ -49,7 +49,7 @@ def test_abandoned_matches_end_and_make_room(client: Client, monkeypatch: pytest
         for _ in range(2):
             begin_match(client)
         assert "end one of them" in begin_match(client, 400)["error"]
-        monkeypatch.setattr(seats, "SILENT", 1.0)
+        monkeypatch.setattr(seats, "REQUEST_TIMEOUT", 1.0)
         for one in client.get("/api/play"):
             client.get(f"/api/play/{one['id']}")
 
@@ -81,7 +81,7 @@ def test_a_match_is_ended_at_once(client: Client) -> None:
 
 def test_a_page_that_is_loaded_again_keeps_its_match(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app, "SWEEP_SECONDS", 0.05)
-    monkeypatch.setattr(app, "LEFT", 0.5)
+    monkeypatch.setattr(app, "RELOAD_SECONDS", 0.5)
     with client.client:
         left, loaded = begin_match(client)["id"], begin_match(client)["id"]
         for id in (left, loaded):
@@ -95,8 +95,8 @@ def test_a_child_that_does_not_end_is_killed_and_one_that_never_stops_talking_is
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(app, "SWEEP_SECONDS", 0.05)
-    monkeypatch.setattr(seats, "GRACE", 0.2)
-    monkeypatch.setattr(seats, "LEFT", 0.0)
+    monkeypatch.setattr(seats, "GRACE_SECONDS", 0.2)
+    monkeypatch.setattr(seats, "RELOAD_SECONDS", 0.0)
     with client.client:
         deaf = begin_match(client, game="deaf")["id"]
         wait_until(lambda: client.get(f"/api/play/{deaf}")["lines"])
@@ -106,7 +106,7 @@ def test_a_child_that_does_not_end_is_killed_and_one_that_never_stops_talking_is
 
 
 def test_many_matches_one_after_the_other_are_not_kept_for_good(client: Client) -> None:
-    for _ in range(seats.KEPT + 4):
+    for _ in range(seats.MAX_STORED + 4):
         id = begin_match(client)["id"]
         client.post(f"/api/play/{id}/end", {})
         wait_until(lambda: not client.get("/api/play"))
@@ -120,7 +120,7 @@ def test_the_page_ends_its_match_by_a_button_and_when_it_goes_away(
 ) -> None:
     """And resumes it after a reload, or from the list of running matches."""
     monkeypatch.setattr(app, "SWEEP_SECONDS", 0.1)
-    monkeypatch.setattr(app, "LEFT", 4.0)
+    monkeypatch.setattr(app, "RELOAD_SECONDS", 4.0)
     with open_chromium() as browser, serve_page(tmp_path, services=SERVICES) as link:
         page = Page(browser, link)
         page.open_route("#/play?game=kuhn_poker", "#begin")

@@ -60,19 +60,23 @@ def test_name_file_dict_and_experiment_are_equivalent(tmp_path: Path) -> None:
             "overrides: learn.lrr: learn.lrr: unknown field — did you mean 'lr'?",
         ),
         ("negotiation-nano", {"learn.lr": "quick"}, "overrides: learn.lr: learn.lr"),
-        ("negotiation-nano", {"learn.lr": float("nan")}, "overrides: learn.lr: no settings"),
-        ("negotiation-nano", {"learn.lr": object()}, "object is no text, number, list or dict"),
-        ("negotiation-nano", {"learn.lr": np.ones(2)}, "overrides: learn.lr: no settings: can only convert an array"),
-        ("negotiation-nano", {"learn.lr": torch.ones(2)}, "overrides: learn.lr: no settings: a Tensor with 2 elements"),
-        ("negotiation-nano", None, "overrides are a dict such as"),
-        ("negotiation-nano", 5, "or texts, not int"),
-        ("negotiation-nano", {3: 4}, "a setting is a text such as 'learn.lr', not int"),
+        ("negotiation-nano", {"learn.lr": float("nan")}, "overrides: learn.lr: invalid value"),
+        ("negotiation-nano", {"learn.lr": object()}, "object is not a text, number, list or dict"),
+        ("negotiation-nano", {"learn.lr": np.ones(2)}, "overrides: learn.lr: invalid value: can only convert an array"),
+        (
+            "negotiation-nano",
+            {"learn.lr": torch.ones(2)},
+            "overrides: learn.lr: invalid value: a Tensor with 2 elements",
+        ),
+        ("negotiation-nano", None, "overrides must be a dict such as"),
+        ("negotiation-nano", 5, "or a list of texts, not int"),
+        ("negotiation-nano", {3: 4}, "a setting must be a text such as 'learn.lr', not int"),
         ("negotiation-nano", "learn.lr=1", 'write overrides=["learn.lr=1"]'),
         ("negotiation-nano", ["learn.lr"], "write it as a.b=value"),
         ({"game": {"nam": "nim"}}, {}, "the dict: "),
         ({}, {}, "the dict: "),
         ("nowhere.yaml", {}, "nowhere.yaml: cannot be read"),
-        (7, {}, "an experiment is a recipe's name, the path of a YAML file, a dict or an Experiment, not int"),
+        (7, {}, "the experiment must be a recipe's name, the path of a YAML file, a dict or an Experiment, not int"),
     ],
 )
 def test_invalid_experiment_gives_one_line(given: Any, overrides: Any, message: str) -> None:
@@ -127,14 +131,14 @@ def test_forked_process_is_refused_without_hanging(tmp_path: Path) -> None:
 def test_circular_dict_gives_one_line() -> None:
     circular: dict[str, Any] = {"name": "x"}
     circular["game"] = circular
-    with pytest.raises(ConfigError, match="the dict: no settings: Circular reference"):
+    with pytest.raises(ConfigError, match="the dict: invalid value: Circular reference"):
         arena.run(circular)
 
 
 def test_bad_seed_or_progress_gives_one_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="seed"):
         arena.run("negotiation-nano", seed=-1, out=tmp_path / "run")
-    with pytest.raises(ConfigError, match="progress is a Progress or a function, not int"):
+    with pytest.raises(ConfigError, match="progress must be a Progress or a function, not int"):
         arena.run("negotiation-nano", progress=3, out=tmp_path / "run")  # type: ignore[arg-type]
     with pytest.raises(StoreError, match="there is no folder"):
         arena.resume(tmp_path / "run")
@@ -195,7 +199,7 @@ def test_one_run_at_a_time_cancellable_from_another_thread(tmp_path: Path) -> No
     thread = threading.Thread(target=lambda: results.append(run_small_experiment(tmp_path / "run", **arguments)))
     thread.start()
     assert is_started.wait(120)
-    with pytest.raises(ConfigError, match="this process has a run"):
+    with pytest.raises(ConfigError, match="this process is already in a run"):
         run_small_experiment(tmp_path / "other")
     progress.cancel()
     thread.join(60)

@@ -284,8 +284,8 @@ def test_refuses_option_that_the_simulator_sets_itself() -> None:
     for game in ("clinic", "desk"):
         for command in (["eval", "noop"], ["play", "--seat", "0=noop"], ["check", "game"]):
             name = ["--game", game] if command[0] != "check" else [game]
-            assert "the option 'talk' is not to choose" in get_refusal(*command, *name, "--option", "talk=true")
-        assert "the option 'talk' is not to choose" in get_refusal(
+            assert "the option 'talk' cannot be set" in get_refusal(*command, *name, "--option", "talk=true")
+        assert "the option 'talk' cannot be set" in get_refusal(
             *RUN[:2], "--game", game, "--set", "game.options.talk=true"
         )
 
@@ -317,7 +317,7 @@ def test_file_in_place_of_the_tensorboard_folder(tmp_path: Path, uninterrupted_r
     shutil.rmtree(run / "tensorboard")
     (run / "tensorboard").touch()
     result = arena("resume", run)
-    assert result.code == 2 and "tensorboard is no folder" in result.err and "Traceback" not in result.err
+    assert result.code == 2 and "tensorboard is not a folder" in result.err and "Traceback" not in result.err
 
 
 @pytest.mark.parametrize(
@@ -419,11 +419,13 @@ def test_run_without_an_intact_checkpoint_keeps_its_log(tmp_path: Path, uninterr
     before = read_trace(run)
     line = get_refusal("resume", run)
     newest = run / "checkpoints" / f"{ITERATIONS:04d}"
-    assert line.startswith(f"no checkpoint is intact (checkpoint {newest} is torn: policies/shared/model.safetensors")
+    assert line.startswith(
+        f"no checkpoint is intact (checkpoint {newest} is damaged: policies/shared/model.safetensors"
+    )
     assert_same(read_trace(run), before)
-    assert get_refusal("export", run, "--to", "x").startswith(f"checkpoint {newest} is torn")
+    assert get_refusal("export", run, "--to", "x").startswith(f"checkpoint {newest} is damaged")
     line = get_refusal("export", run, "--to", "x", "--iteration", str(ITERATIONS))
-    assert line.startswith(f"checkpoint {newest} is torn: policies/shared/model.safetensors")
+    assert line.startswith(f"checkpoint {newest} is damaged: policies/shared/model.safetensors")
     assert not Path("x").exists()
 
 
@@ -475,7 +477,7 @@ def rename_weights_to_pickle(folder: Path) -> str:
 
 def truncate_weights(folder: Path) -> str:
     os.truncate(folder / "model.safetensors", 1000)
-    return "torn"
+    return "is damaged"
 
 
 def remove_tokenizer(folder: Path) -> str:

@@ -19,7 +19,7 @@ class Leaky(KuhnPoker):
 def test_a_sound_game(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     result = arena("check", "game", "kuhn_poker", "--seeds", "5", "--acts", "200")
-    assert result.code == 0 and result.out.splitlines()[-1] == "kuhn_poker: keeps what games promise"
+    assert result.code == 0 and result.out.splitlines()[-1] == "kuhn_poker: meets the contract of games"
     assert (
         "views at 2 of 2 seats, 5 seeds each" in result.out and "200 acts" in result.out and "FAILED" not in result.out
     )
@@ -36,7 +36,7 @@ def test_unchecked_property_is_reported(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("COLUMNS", "200")
     result = arena("check", "game", "wordle", "--seeds", "2", "--acts", "50")
     assert result.code == 0 and "not checked  secrets" in result.out
-    assert result.out.splitlines()[-1] == "wordle: keeps what games promise (not checked: secrets)"
+    assert result.out.splitlines()[-1] == "wordle: meets the contract of games (not checked: secrets)"
     findings = json.loads(arena("check", "game", "wordle", "--seeds", "2", "--acts", "50", "--json").out)
     assert [finding["ok"] for finding in findings if finding["name"] == "secrets"] == [None]
 
@@ -48,7 +48,7 @@ def test_simulator_passes_its_own_checks(monkeypatch: pytest.MonkeyPatch) -> Non
     result = arena(
         "check", "game", "clinic", "--option", "diseases=6", "--seeds", seeds, "--acts", count_cases(50, 100)
     )
-    assert result.code == 0 and result.out.splitlines()[-1] == "clinic: keeps what simulators promise"
+    assert result.code == 0 and result.out.splitlines()[-1] == "clinic: meets the contract of simulators"
     assert f"score 1 on each of {seeds} seeds" in result.out and "nothing found" in result.out
 
 
@@ -59,7 +59,7 @@ def test_a_game_that_leaks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     path.write_text(LEAKY_GAME)
     result = arena("check", "game", f"{path}:Leaky", "--seeds", "3", "--acts", "50")
     assert result.code == 1 and "FAILED" in result.out and "first sees what only others know" in result.out
-    assert "does not keep secrets" in result.out and "\x1b[31mh" not in result.out
+    assert "fails secrets" in result.out and "\x1b[31mh" not in result.out
     findings = json.loads(arena("check", "game", f"{path}:Leaky", "--seeds", "3", "--acts", "50", "--json").out)
     assert [finding["name"] for finding in findings if not finding["ok"]] == ["secrets"]
 

@@ -32,7 +32,7 @@ def test_written_file_passes_the_suggested_check(kind: str) -> None:
         command += ["--seeds", "20", "--acts", "200"]
     checked = arena(*command)
     assert checked.code == 0, checked
-    assert "fit to" in checked.out or "keeps what" in checked.out
+    assert "fit to" in checked.out or "meets the contract" in checked.out
 
 
 @pytest.mark.parametrize("kind", ["role", "experiment"])
@@ -79,7 +79,7 @@ def test_new_game_learns_within_a_minute(kind: str, figure: str, least: float) -
     ("arguments", "message"),
     [
         (["rol", "x"], "unknown kind 'rol' — did you mean 'role'?"),
-        (["role", "My Role"], "a name is of small letters"),
+        (["role", "My Role"], "a name has lower-case letters"),
         (["game", "class"], "choose another name"),
         (["role", "null"], "choose another name"),
         (["experiment", "true"], "choose another name"),
@@ -93,7 +93,7 @@ def test_refusals(arguments: list[str], message: str) -> None:
 
 def test_it_never_overwrites() -> None:
     Path("mine.yaml").write_text("years of work")
-    assert "mine.yaml is there already" in get_refusal("init", "role", "mine")
+    assert "mine.yaml already exists" in get_refusal("init", "role", "mine")
     assert Path("mine.yaml").read_text() == "years of work"
 
 
@@ -107,7 +107,7 @@ def test_check_finds_an_experiment_that_cannot_run() -> None:
 
 def test_one_existing_file_prevents_all_files() -> None:
     Path("mine.yaml").write_text("years of work")
-    assert "mine.yaml is there already" in get_refusal("init", "game", "mine")
+    assert "mine.yaml already exists" in get_refusal("init", "game", "mine")
     assert [path.name for path in Path().iterdir()] == ["mine.yaml"]
 
 

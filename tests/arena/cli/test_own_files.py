@@ -263,7 +263,7 @@ def test_unknown_players_are_refused(user_players: Path, player: str, message: s
             "def own(game, seed): raise LookupError('no\\nbook')",
             "own.py:own failed: LookupError: no book: it is called",
         ),
-        ("def own(game, seed): return None", "own.py:own made a NoneType: it is called with the game and a seed"),
+        ("def own(game, seed): return None", "own.py:own returned a NoneType: it is called with the game and a seed"),
     ],
 )
 def test_own_player_that_fails_gives_one_line(user_players: Path, code: str, message: str) -> None:

@@ -185,7 +185,7 @@ def test_options_of_the_game():
         (["--game", "kuhn_poker", "--seat", "2=human"], "no seat '2' (the seats: 0 first, 1 second)"),
         (["--game", "kuhn_poker", "--seat", "frist=human"], "no seat 'frist' — did you mean 'first'?"),
         ([*KUHN, "--seat", "0=humna", "--seat", "1=cfr"], "did you mean 'human'?"),
-        ([*KUHN, "--seat", "0=mcts:9", "--seat", "1=cfr"], "mcts looks at the whole state: kuhn_poker"),
+        ([*KUHN, "--seat", "0=mcts:9", "--seat", "1=cfr"], "mcts would cheat: it looks at the whole state"),
         ([*KUHN, "--seat", "0=endpoint:", "--seat", "1=cfr"], "write endpoint:MODEL"),
         (["--game", "kuhn_poker", "--seat", "0=cfr", "--seat", "first=nash"], "first is given twice: cfr and nash"),
         ([*PLAY, "--option", "x"], "--option x: write A=B"),

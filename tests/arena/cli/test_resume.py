@@ -41,7 +41,7 @@ def test_longer_run_records_its_changes(run: Path) -> None:
 
 def test_stray_file_among_checkpoints_is_ignored(run: Path) -> None:
     (run / "checkpoints" / "0009").write_text("")
-    assert "has 3 committed: ask for more" in get_refusal("resume", run, "--iterations", 2)
+    assert "has 3 committed: set a higher total" in get_refusal("resume", run, "--iterations", 2)
     assert arena("resume", run).code == 0
 
 
@@ -53,7 +53,7 @@ def test_stray_file_among_checkpoints_is_ignored(run: Path) -> None:
         ("policies.shared.model=nano-2", "policies.shared.model (nano → nano-2) cannot change"),
         ("game.options.max_turns=6", "game.options.max_turns (4 → 6) cannot change"),
         ("learn.lrr=1", "learn.lrr: unknown field"),
-        ("iterations=1", "has 3 committed: ask for more"),
+        ("iterations=1", "has 3 committed: set a higher total"),
     ],
 )
 def test_forbidden_change_is_refused_by_name(run: Path, setting: str, message: str) -> None:
@@ -93,7 +93,7 @@ def test_eval_and_export_use_no_older_weights_unasked(run: Path) -> None:
     flip_byte(newest / "policies" / "shared" / "model.safetensors")
     for command in (["eval", run, "--game", "negotiation"], ["export", run, "--to", run.parent / "out"]):
         line = get_refusal(*command)
-        assert line.startswith(f"checkpoint {newest} is torn") and "ask for an older one (0, 2)" in line
+        assert line.startswith(f"checkpoint {newest} is damaged") and "ask for an older one (0, 2)" in line
     result = arena("eval", f"{run}@2", "--game", "negotiation", "--matches", "2", "--json")
     assert result.code == 0 and json.loads(result.out)["contender"].endswith("@2")
 

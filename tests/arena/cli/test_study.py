@@ -58,7 +58,7 @@ def test_same_command_continues_a_killed_study(tmp_path: Path) -> None:
     assert "torch" in data["machine"]["versions"] and data["command"].startswith("arena study")
     began = time.monotonic()
     again = arena(*words[:-1], "--redraw")
-    assert again.code == 0 and "mars minus it" in again.out and "tiny things learn" in again.out
+    assert again.code == 0 and "mars - arm" in again.out and "tiny things learn" in again.out
     assert time.monotonic() - began < 30, "finished runs were repeated"
 
 
@@ -102,7 +102,10 @@ def test_unknown_figure_ends_the_study_after_one_iteration(tmp_path: Path) -> No
     assert result.code == 2
     *notes, last = result.err.splitlines()
     assert last.startswith("arena: study.figure: no figure 'valid_rat' — did you mean 'valid_rate'?")
-    assert notes[0] == "arena: negotiation-nano: 2 arms × 1 seeds: 2 runs, 1 at a time, about 12 s by the recipe"
+    assert (
+        notes[0]
+        == "arena: negotiation-nano: 2 arms × 1 seeds: 2 runs, 1 at a time, about 12 s by the recipe's estimate"
+    )
     assert len(RunReader(folder / "mars-0").metrics()) < ITERATIONS and not (folder / "zero-0").exists()
 
 
@@ -191,7 +194,9 @@ def test_rehearsal_plays_two_iterations_per_arm_and_estimates_the_time(tmp_path:
     assert data["whole"] == pytest.approx(max(sum(seconds) * 3 / 2, *seconds)) and 0 < data["whole"] < 50 * 60
     assert not (rehearsal / "study.json").exists() and not (rehearsal / "study.png").exists()
     again = arena(*words[:-1])
-    assert again.code == 0 and "nothing is judged here" in again.out and "2 arms × 3 seeds, 2 at a time" in again.out
+    assert (
+        again.code == 0 and "no verdict from a rehearsal" in again.out and "2 arms × 3 seeds, 2 at a time" in again.out
+    )
 
 
 def test_one_arm_runs_by_itself(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_run_of_learners_alone_suggests_eval(tmp_path: Path) -> None:
     alone = ["--set", "league=null", "--set", "play.matches=12", "--set", shown]
     result = arena(*RUN, "--recipe", "tic_tac_toe-nano", *alone, "--out", tmp_path / "run")
     assert result.code == 0, result.err
-    assert "payoffs say nothing of strength: see `arena eval`" in result.out and "mean payoff" not in result.out
+    assert "payoffs say nothing about strength: see `arena eval`" in result.out and "mean payoff" not in result.out
 
 
 @pytest.mark.slow

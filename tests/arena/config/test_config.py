@@ -16,7 +16,7 @@ from arena.config.layers import compose, to_yaml, with_policies
 from arena.config.recipe import compose_recipe, list_experiments
 from arena.config.saved_config import experiment_to_plain
 from arena.config.seating import resolve_tables
-from arena.config.sources import Layer, file_layer, recipe_layer, recipe_names, recipe_of, set_layer, text_layer
+from arena.config.sources import Layer, file_layer, get_game_recipe, recipe_layer, recipe_names, set_layer, text_layer
 from arena.errors import ConfigError
 from arena.parts.apportion import apportion
 from tests.factories.thorough import count_cases
@@ -451,7 +451,7 @@ def test_frozen_policy_without_seat_can_be_an_opponent() -> None:
 
 @pytest.mark.parametrize("game", ["leduc_poker", "public_goods", "openspiel:oh_hell(players=4)", "maze"])
 def test_game_without_recipe_seats_language_models(game: str) -> None:
-    config = compose([recipe_of(game)])
+    config = compose([get_game_recipe(game)])
     (table,) = resolve_tables(config)
     assert table.game.name == game and {role.role for role in table.roles.values()} == {"player"}
 
@@ -461,7 +461,7 @@ def test_generated_recipe_supports_any_file_and_seat_names(tmp_path: Path, file:
     (tmp_path / file).write_text(
         "from games.tic_tac_toe import TicTacToe\nclass Own(TicTacToe):\n    seats = ('1', 'null')\n"
     )
-    config = compose([recipe_of(f"{tmp_path / file}:Own")])
+    config = compose([get_game_recipe(f"{tmp_path / file}:Own")])
     assert config.game and config.game.name == f"{tmp_path / file}:Own" and list(config.seats or ()) == ["1", "null"]
 
 
@@ -482,7 +482,7 @@ def test_seats_use_the_role_written_for_them(game: str, roles: list[str]) -> Non
 
 
 def test_simulator_without_recipe_uses_its_roles_and_train_split() -> None:
-    (table,) = resolve_tables(compose([recipe_of("reasoning")]))
+    (table,) = resolve_tables(compose([get_game_recipe("reasoning")]))
     assert [role.role for role in table.roles.values()] == ["solver"] and table.game.options["split"] == "train"
 
 

@@ -203,7 +203,7 @@ def test_endless_work_is_refused(settings: list[str]) -> None:
 def test_game_bounds_its_number_of_acts(game: str, option: str) -> None:
     """Regression: a game listed a thousand million acts, one for each value of a number."""
     with pytest.raises(ValueError, match="to 100000, not 1000000000"):
-        games.deal(Deal(game, {option: 10**9}, 0))
+        games.start_match(Deal(game, {option: 10**9}, 0))
     with limit_seconds(PATIENCE):
-        dealt = games.deal(Deal(game, {option: 10**5}, 0))
+        dealt = games.start_match(Deal(game, {option: 10**5}, 0))
         dealt.observe(dealt.agent_selection)

@@ -23,7 +23,7 @@ LINE = HEAD.count("\n") + 1
 def list_stage_models(stages: str, *layers: Layer) -> list[tuple[str, str]]:
     """Return the name and the policy's model of each stage."""
     pipeline_spec = read_pipeline([text_layer("test", HEAD + stages), *layers])
-    experiments = [(stage.spec.name, stage.made) for stage in plan(pipeline_spec, Path("RUN"), print)]
+    experiments = [(stage.spec.name, stage.composed) for stage in plan(pipeline_spec, Path("RUN"), print)]
     return [(name, experiment.policies["player"].model) for name, experiment in experiments]  # type: ignore[union-attr]
 
 
@@ -86,12 +86,12 @@ def test_invalid_stage_name_is_refused(tmp_path: Path, name: str) -> None:
     file = tmp_path / "chain.yaml"
     file.write_text(HEAD + f'stages:\n  - name: "{name}"\n    play: {{iterations: 1}}\n')
     line = get_refusal("run", "selfplay", "--config", file, "--out", tmp_path / "run")
-    assert f"chain.yaml:{LINE + 1}: stages[0].name: " in line and "is no name: use at most 64" in line
+    assert f"chain.yaml:{LINE + 1}: stages[0].name: " in line and "is not a valid name: use at most 64" in line
     assert not (tmp_path / "run").exists()
 
 
 def test_stage_name_must_be_text() -> None:
-    with pytest.raises(ConfigError, match="5 is no name"):
+    with pytest.raises(ConfigError, match="5 is not a valid name"):
         read_pipeline([text_layer("test", HEAD + make_stage("{name: 5, play: {}}"))])
 
 
@@ -115,7 +115,7 @@ def test_stage_reference_is_weights_or_folder_by_key() -> None:
 """
     )
     stages = plan(read_pipeline([text_layer("test", HEAD + text)]), Path("/RUN"), print)
-    experiment = stages[1].made
+    experiment = stages[1].composed
     assert isinstance(experiment, Experiment) and experiment.source and experiment.learn.demonstrations
     assert experiment.source.log == experiment.learn.demonstrations.run == "/RUN/stages/01-a"
     assert experiment.policies["old"].model == "nano", "before the run, the model with which the policy begins"
@@ -133,7 +133,7 @@ def test_policies_start_from_the_last_stage_that_trained_them() -> None:
 def test_stage_settings_override_shared_ones_and_later_layers_both() -> None:
     changes = ["iterations=9", "stages.play.play.iterations=7", "learn.lr=0.5"]
     pipeline_spec = make_pipeline(*changes)
-    stages = {each.spec.name: each.made for each in plan(pipeline_spec, Path("RUN"), print)}
+    stages = {each.spec.name: each.composed for each in plan(pipeline_spec, Path("RUN"), print)}
     assert [each.iterations for each in stages.values()] == [2, 7, 2]  # type: ignore[union-attr]
     assert [each.learn.lr for each in stages.values()] == [0.5, 5e-4, 0.5]  # type: ignore[union-attr]
 
@@ -174,7 +174,7 @@ def test_seeds_differ_by_stage_and_repeat() -> None:
     seeds = {derive_stage_seed(seed, name) for seed in range(50) for name in ("a", "b", "aa", "ab")}
     assert len(seeds) == 200 and derive_stage_seed(3, "a") == derive_stage_seed(3, "a")
     pipeline_spec = make_pipeline("stages.first.play.seed=7")
-    assert next(each.made.seed for each in plan(pipeline_spec, Path("RUN"), print)) == 7  # type: ignore[union-attr]
+    assert next(each.composed.seed for each in plan(pipeline_spec, Path("RUN"), print)) == 7  # type: ignore[union-attr]
 
 
 def test_newest_weights_are_those_of_the_last_stage() -> None:
@@ -198,12 +198,12 @@ def test_pipeline_is_checked_as_a_whole(tmp_path: Path) -> None:
 def test_python_functions_refuse_pipelines(tmp_path: Path) -> None:
     file = tmp_path / "chain.yaml"
     file.write_text(CONFIG)
-    with pytest.raises(ConfigError, match=r"takes a single experiment, not a pipeline \(arena run selfplay"):
+    with pytest.raises(ConfigError, match=r"a single experiment is needed, not a pipeline \(arena run selfplay"):
         run(file, out=tmp_path / "run")
     (tmp_path / "run" / "stages" / "01-first").mkdir(parents=True)
     (tmp_path / "run" / "config.yaml").write_text("stages: []")
     for folder in (tmp_path / "run", tmp_path / "run" / "stages" / "01-first"):
-        with pytest.raises(ConfigError, match=r"use the command arena resume .*run$"):
+        with pytest.raises(ConfigError, match=r"use arena resume .*run$"):
             resume(folder)
 
 
@@ -214,5 +214,5 @@ def test_opponent_from_a_stage_keeps_its_role(tmp_path: Path) -> None:
     run.mkdir(parents=True)
     (run / "config.yaml").touch()
     _, second = plan(pipeline_spec, tmp_path, print)
-    assert isinstance(second.made, Experiment) and second.made.evaluate
-    assert second.made.evaluate.against == [f"{run}:player"]
+    assert isinstance(second.composed, Experiment) and second.composed.evaluate
+    assert second.composed.evaluate.against == [f"{run}:player"]

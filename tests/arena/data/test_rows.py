@@ -83,7 +83,7 @@ CHAT = make_chats(1)[0]
         ),
         ([*make_labels(1), {"prompt": "x", "completion": "y", "label": 1}], ":2: label: expected true or false"),
         ([CHAT, {"messages": [{"role": "king", "content": ""}]}], ":2: messages[0].role: unknown role 'king'"),
-        ([{"text": ""}], ":1: text: expected a text"),
+        ([{"text": ""}], ":1: text: expected a non-empty text"),
         ([{**CHAT, "opening": -1}], ":1: opening: expected a number"),
     ],
 )
@@ -134,7 +134,7 @@ def test_changed_file_is_not_read_further(tmp_path: Path) -> None:
     with path.open("r+b") as edited:
         edited.write(b"{ ")
     os.utime(path, ns=(1, 1))
-    with pytest.raises(StoreError, match="was changed while it is read"):
+    with pytest.raises(StoreError, match="was changed while it was in use"):
         file[0]
 
 
@@ -171,7 +171,7 @@ def test_datasets_folders_give_the_same_rows(tmp_path: Path) -> None:
         assert arguments_list == [{"a": "x"}, {"b": 2}]
         assert data.rows.sha256 == DataSet(path).rows.sha256
     datasets.DatasetDict({"train": saved}).save_to_disk(str(tmp_path / "splits"))
-    for name, message in (("splits", "several splits"), ("nothing", "no folder of save_to_disk")):
+    for name, message in (("splits", "several splits"), ("nothing", "not a folder of save_to_disk")):
         (tmp_path / name).mkdir(exist_ok=True)
         with pytest.raises(ConfigError, match=message):
             DataSet(tmp_path / name)

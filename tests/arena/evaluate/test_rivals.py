@@ -29,7 +29,7 @@ def make_result(game: str, seats: tuple[str, ...], **options: object) -> Result:
 def test_seats_are_rivals_in_games_but_not_in_simulators() -> None:
     assert not make_game(GameSpec(name="proposer_solver", options={})).rivals
     assert make_game(GameSpec(name="kuhn_poker", options={})).rivals
-    assert "proposer and solver are no rivals" in explain_no_win_rate(
+    assert "proposer and solver are not rivals" in explain_no_win_rate(
         [make_result("proposer_solver", ("proposer", "solver"))]
     )
     assert explain_no_win_rate([make_result("kuhn_poker", ("first", "second"))]) == ""
@@ -39,9 +39,9 @@ def test_seats_are_rivals_in_games_but_not_in_simulators() -> None:
 def test_evaluation_without_rivals_explains_the_missing_win_rate() -> None:
     result = arena("eval", "oracle", "--game", "proposer_solver", "--against", "random", "--matches", "4")
     assert result.code == 0, result.err
-    assert "a win rate would say nothing here" in result.out and "draw" not in result.out
+    assert "a win rate is not meaningful" in result.out and "draw" not in result.out
     rivals = arena("eval", "random", "--game", "kuhn_poker", "--against", "nash", "--matches", "4")
-    assert "say nothing here" not in rivals.out and "draw" in rivals.out
+    assert "not meaningful" not in rivals.out and "draw" in rivals.out
 
 
 def test_summary_omits_win_rate_without_rivals() -> None:

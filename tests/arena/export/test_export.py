@@ -77,7 +77,7 @@ def test_exports_only_the_selection(run: Path, tmp_path: Path) -> None:
     ("options", "message"),
     [
         (["--as", "cvs"], "--as cvs: there is no such format — did you mean 'csv'?"),
-        (["--as", "csv", "--iteration", "9"], "--iteration 9: {run} has no matches of it (there are: 0 to 2)"),
+        (["--as", "csv", "--iteration", "9"], "--iteration 9: {run} has no such iteration (there are: 0 to 2)"),
         (["--as", "csv", "--match", "0001-0009"], "has no match '0001-0009' — did you mean '0001-000"),
         (["--as", "csv", "--policy", "sharde"], "--policy sharde: not in these matches — did you mean 'shared'?"),
         (["--as", "csv", "--role", "x"], "--role x: not in these matches (there are: the_opener, the_responder)"),
@@ -134,7 +134,7 @@ def test_formula_cells_are_noted(run: Path, tmp_path: Path) -> None:
     log.append(replace(record, identity=replace(record.identity, deal=7), turns=turns))
     log.close()
     result = arena("export", run, "--as", "csv", "--to", tmp_path / "out")
-    assert result.err.startswith("arena: 2 cells begin as a formula does (= + - @), and a model may have written them")
+    assert result.err.startswith("arena: 2 cells begin like a formula (= + - @), and a model may have written them")
 
 
 # -- chats -----------------------------------------------------------------------------------------------------
@@ -246,7 +246,7 @@ def test_match_that_cannot_be_replayed_is_left_out_with_a_note(grouped_run: Path
     log.close()
     (tmp_path / "out").mkdir()
     _, notes = export_matches(reader, Selection(), "chats", tmp_path / "out")
-    assert notes == ["2 matches were left out, 1 of them because the rules of negotiation were changed since"]
+    assert notes == ["2 matches were left out, 1 of them because the rules of negotiation have changed since"]
     exported = {row["match"] for row in read_json_lines(tmp_path / "out" / "chats.jsonl")}
     assert not exported & {rows[0]["id"], rows[1]["id"]} and exported
 
@@ -306,5 +306,5 @@ def test_untrusted_run_is_refused(run: Path) -> None:
 
 def test_an_empty_run_has_nothing(tmp_path: Path) -> None:
     RunFolder.create(tmp_path / "run", "game: x\n", {})
-    with pytest.raises(StoreError, match="has nothing of what was chosen"):
+    with pytest.raises(StoreError, match="has no matches of this selection"):
         export_matches(RunReader(tmp_path / "run"), Selection(), "csv", tmp_path)

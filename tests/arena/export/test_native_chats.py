@@ -12,7 +12,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from agents.chat import ChatFrame
 from agents.chat_streams import encode_chat
 from agents.players.model import ChatPlayer
-from agents.players.writers import demonstrator
+from agents.players.writers import make_demonstration_writer
 from agents.role import read_role
 from arena.config.layers import compose, to_yaml
 from arena.config.sources import text_layer
@@ -78,7 +78,12 @@ def record_run(tmp_path: Path, tokenizer: Any) -> tuple[MatchRecord, ChatFrame]:
     config, frame = make_experiment(tmp_path, 400), ChatFrame(tokenizer)
     role, game = read_role(tmp_path / "caller.yaml"), Search(**OPTIONS)
     player = ChatPlayer(
-        role=role, frame=frame, policy="shared", key="m", seed=(0,), write=demonstrator(Reader(game), role, frame)
+        role=role,
+        frame=frame,
+        policy="shared",
+        key="m",
+        seed=(0,),
+        write=make_demonstration_writer(Reader(game), role, frame),
     )
     seats = {SOLVER: Seating("caller", "shared", 1, True, "model")}
     plan = MatchPlan(identity=MatchId(1, 0), game="search", options=OPTIONS, seed=5, seats=seats)

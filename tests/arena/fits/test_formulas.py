@@ -9,7 +9,7 @@ import torch
 
 from agents.precision import Precision
 from arena.fits import formulas as f
-from arena.fits.formulas import LearningWorkload, Place, PlayWorkload, Shape
+from arena.fits.formulas import ComputeConfig, LearningWorkload, PlayWorkload, Shape
 
 # Embedding 10 × 4 = 40, tied. A layer: queries 4 × 4, keys and values 4 × 2 each, output 4 × 4, gate, up, down 3 × 24:
 # 16 + 16 + 16 + 72 = 120 weights and two norms of 4; a last norm. 40 + 2 × 128 + 4 = 300.
@@ -17,11 +17,11 @@ TINY = Shape(
     layers=2, width=4, inner=6, heads=2, kv_heads=1, head_width=2, vocabulary=10, parameters=300, linear=240,
     edges=2 * (8 + 6 + 6 + 8 + 10 + 10 + 10), tied=True,
 )  # fmt: skip
-FP32, BF16, TRUE = (Place(precision) for precision in Precision)
+FP32, BF16, TRUE = (ComputeConfig(precision) for precision in Precision)
 
 
 def test_weights_by_hand() -> None:
-    assert (TINY.head, TINY.others, TINY.bf16_bytes) == (40, 60, 560)
+    assert (TINY.head, TINY.other_weights, TINY.bf16_bytes) == (40, 60, 560)
     assert f.estimate_frozen_weights(TINY, FP32) == 4 * 300
     assert f.estimate_frozen_weights(TINY, BF16) == 2 * 280 + 4 * 60, "the tied head is a copy beside the embedding"
     assert f.estimate_frozen_weights(TINY, TRUE) == 2 * 280 + 2 * 60
@@ -29,10 +29,10 @@ def test_weights_by_hand() -> None:
 
 
 def test_loading_by_hand() -> None:
-    def peak(place: Place, file_bytes: int, frozen: bool = True) -> int:
-        return f.estimate_loading(TINY, place, file_bytes, frozen)["weights, twice for a moment"]
+    def peak(config: ComputeConfig, file_bytes: int, frozen: bool = True) -> int:
+        return f.estimate_loading(TINY, config, file_bytes, frozen)["weights, twice for a moment"]
 
-    unpacked, gpu = Place(Precision.BF16, packs=False), Place(Precision.BF16, gpu=True)
+    unpacked, gpu = ComputeConfig(Precision.BF16, packs=False), ComputeConfig(Precision.BF16, gpu=True)
     assert peak(FP32, 1200) == 1200 + 1200, "file and copy"
     assert peak(BF16, 1200) == 1200 + 1200, "more than the packed layers, 560 and 160"
     assert peak(BF16, 600) == 600 + 560 + 160, "copy in bfloat16, packed layers, head twice"
@@ -63,7 +63,7 @@ def test_learning_all_weights_by_hand() -> None:
     assert f.estimate_update(TINY, BF16, LearningWorkload(tokens=100, sampled=50))["bfloat16 copies"] == 560
     true = f.estimate_update(TINY, TRUE, LearningWorkload(tokens=100, sampled=50))
     assert (true["weights"], true["gradients"], true["optimiser"]) == (600, 1800, 3600), "float32 masters and sums"
-    gpu = f.estimate_update(TINY, Place(Precision.FP32, gpu=True), LearningWorkload(tokens=100, sampled=50))
+    gpu = f.estimate_update(TINY, ComputeConfig(Precision.FP32, gpu=True), LearningWorkload(tokens=100, sampled=50))
     assert gpu["activations"] == parts["activations"] // 2
 
 
@@ -72,7 +72,7 @@ def test_learning_adapters_by_hand() -> None:
     assert parts["weights"] == (560 + 240) + 560 + 2 * 6 * 348, "the base, its layers as they play, the adapters"
     assert parts["gradients"] == 4 * 348 and parts["optimiser"] == 2 * 8 * 348 and parts["reference"] == 0
     gpu = f.estimate_update(
-        TINY, Place(Precision.BF16, gpu=True), LearningWorkload(tokens=100, sampled=50, learners=2, rank=3)
+        TINY, ComputeConfig(Precision.BF16, gpu=True), LearningWorkload(tokens=100, sampled=50, learners=2, rank=3)
     )
     assert gpu["weights"] == parts["weights"] - 560
 
@@ -137,7 +137,7 @@ def test_bytes_per_token_and_layer_equal_those_of_torch(
     workload = LearningWorkload(tokens=ROWS * LONG, sampled=ROWS * LONG, rank=rank)
     bytes_per_token = measured_bytes[WAYS.index((precision, rank))]
     assert bytes_per_token == pytest.approx(
-        f.estimate_activations_per_token(shape, Place(Precision(precision)), workload), rel=0.04
+        f.estimate_activations_per_token(shape, ComputeConfig(Precision(precision)), workload), rel=0.04
     )
 
 
@@ -175,7 +175,7 @@ def measure_activation_bytes(layers: int, precision: Precision, rank: int | None
     weights = [*model.parameters(), *(layer.weight for layer in model.modules() if isinstance(layer, Bf16Linear))]
     weight_storages = {weight.untyped_storage().data_ptr() for weight in weights}
     sizes = {weight.shape for weight in weights} | {weight.t().shape for weight in weights if weight.dim() == 2}
-    saved_tensors: dict[int, torch.Tensor] = {}  # held, so that no storage takes another's place
+    saved_tensors: dict[int, torch.Tensor] = {}  # held, so that no storage takes another's config
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:
         if (

@@ -6,7 +6,7 @@ from agents.precision import Precision
 from arena.config.layers import compose
 from arena.config.sources import recipe_layer, set_layer
 from arena.fits.machine import Device
-from arena.fits.plan import LARGEST, MemoryNeed, MemoryPlanner, find_largest, list_methods
+from arena.fits.plan import SEARCH_LIMIT, MemoryNeed, MemoryPlanner, find_largest, list_methods
 from arena.fits.shape import read_shape
 
 SMOLLM2, FILES = read_shape("smollm2-135m-instruct")
@@ -34,7 +34,7 @@ def total_bytes(need: MemoryNeed) -> int:
 
 def test_largest_settings_fit_and_larger_ones_do_not() -> None:
     need = find_requested(compute_needs(4e9, "play.in_flight=1"))
-    assert 0 < need.token_budget < LARGEST
+    assert 0 < need.token_budget < SEARCH_LIMIT
     for extra, fits in ((0, True), (1, False)):
         budget = f"learn.token_budget={need.token_budget + extra}"
         assert find_requested(compute_needs(4e9, "play.in_flight=1", budget)).fits is fits
@@ -86,5 +86,5 @@ def test_bf16_true_is_compared_if_requested() -> None:
 
 
 def test_largest() -> None:
-    for limit in (0, 1, 7, LARGEST):
+    for limit in (0, 1, 7, SEARCH_LIMIT):
         assert find_largest(limit.__ge__) == limit

@@ -168,5 +168,5 @@ def test_invalid_grounding_gives_one_line(tmp_path: Path) -> None:
         make_lessons(model="nano")
     with pytest.raises(ConfigError, match="game: nim has no lessons that ground words in images"):
         wait(make_grounding(tmp_path / "run", game={"name": "nim", "options": {}}).run())
-    with pytest.raises(ConfigError, match="tokens, and the model holds 12"):
+    with pytest.raises(ConfigError, match="tokens, more than the model's 12"):
         make_lessons(positions=12).draw("cells", 0, 0)

@@ -96,4 +96,4 @@ def test_invalid_settings_give_one_line(assignments: list[str], message: str, co
 
 def test_later_stages_are_planned_with_the_initial_models(config: str, tmp_path: Path) -> None:
     *_, last = plan(make_pipeline(config), tmp_path, lambda text: None)
-    assert last.is_final and last.made.policies["viewer"].model == "nano-vlm"  # type: ignore[union-attr]
+    assert last.is_final and last.composed.policies["viewer"].model == "nano-vlm"  # type: ignore[union-attr]

@@ -127,9 +127,9 @@ def remove_manifest(run: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (flip_weights, "left@0 is torn: deep/model.safetensors is not as it was written"),
+        (flip_weights, "left@0 is damaged: deep/model.safetensors is not as it was written"),
         (swap_members, "left@0 is of left@2: its folder was renamed"),
-        (remove_manifest, "left@0 is torn: it has no manifest.json"),
+        (remove_manifest, "left@0 is damaged: it has no manifest.json"),
     ],
 )
 def test_damaged_members_are_refused(tmp_path: Path, damage: Callable[[Path], None], message: str) -> None:

@@ -169,7 +169,7 @@ def test_damaged_folder_gives_one_line(saved_model: tuple[RewardModel, Path], tm
 def test_other_tokenizer_or_shorter_context_is_refused(saved_model: tuple[RewardModel, Path], tmp_path: Path) -> None:
     for file, change, message in (
         ("tokenizer_config.json", {"chat_template": "x"}, "another tokenizer or chat template"),
-        ("config.json", {"max_position_embeddings": 64}, "reads 64 tokens, and"),
+        ("config.json", {"max_position_embeddings": 64}, "reads 64 tokens, but"),
     ):
         folder = tmp_path / file
         shutil.copytree(saved_model[1], folder)

@@ -23,7 +23,7 @@ from arena.play.plans import plan_iteration
 from arena.play.settings import GameSpec, PlaySpec
 from arena.play.tables import make_table
 from arena.play.texts import normalise_act
-from arena.records import OWN, MatchRecord, trained_trajectories, trajectories
+from arena.records import POLICY_SOURCES, MatchRecord, trained_trajectories, trajectories
 from games.base import TextGame
 from games.maze import Maze
 from tests.factories.babble import FRAME, POLICIES, drop_times
@@ -75,7 +75,7 @@ def test_patches_are_never_learned() -> None:
     """Even if patches counted among the policy's own sources, it would not learn from them."""
     records = [play_walk(number, **PATCHED) for number in range(20)]
     assert sum(turn.source == "patch" for record in records for turn in record.turns) > 20
-    for sources in (OWN, (*OWN, "patch")):
+    for sources in (POLICY_SOURCES, (*POLICY_SOURCES, "patch")):
         credited = assign(
             TurnBatch(trained_trajectories(records)), CreditSpec.model_validate({"estimator": "step_episode"})
         )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import games
-from agents.reply import TALK, visible
+from agents.reply import TALK, remove_invisible
 from agents.role import list_roles, load_role
 from agents.role_check import check_role
 from games import base
@@ -86,7 +86,7 @@ def test_no_act_reaches_another_seat_over_two_lines(game: str) -> None:
     """Nor as words of its own choice: other seats read the act as the game parsed it."""
     for view in play_views(game, is_hostile=True):
         for message in view.messages:
-            assert "\n" not in visible(message.text, keep="\n")
+            assert "\n" not in remove_invisible(message.text, keep="\n")
             assert not message.text.lstrip().startswith("FORGED")
 
 

@@ -105,7 +105,7 @@ def test_feed_drops_ended_matches_and_committed_iterations(tmp_path: Path) -> No
         feed.end_match("0001-0009")
 
     reader = run_feed(tmp_path, act)
-    assert {id: (len(make_match.places), make_match.over) for id, make_match in reader.matches.items()} == {
+    assert {id: (len(make_match.turn_spans), make_match.over) for id, make_match in reader.matches.items()} == {
         "0001-0000": (2, False), "0001-0001": (1, True), "0001-0002": (1, False), "0002-0003": (1, False)
     }  # fmt: skip
     reader = run_feed(tmp_path, lambda feed: (act(feed), feed.end_iteration(1))[0])

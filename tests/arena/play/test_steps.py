@@ -18,7 +18,7 @@ from arena.play.orchestrator import play_all
 from arena.play.steps import StepRunner, use_step_runner
 from arena.records import MatchRecord, Seating
 from games.contracts import Game, MatchId
-from games.slow import slowly
+from games.slow import offload
 from games.tic_tac_toe import TicTacToe
 from simulators.confine.code import find_obstacle
 from simulators.reasoning import Reasoning, gym
@@ -39,7 +39,7 @@ class SlowGame(TicTacToe):
     blocks = True
 
     def play(self, seat: str, act: str) -> str:
-        slowly(pause, 0.2)
+        offload(pause, 0.2)
         return super().play(seat, act)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from agents.players.model import ChatPlayer
 from agents.players.scripted import make_scripted
-from agents.players.writers import demonstrator
+from agents.players.writers import make_demonstration_writer
 from agents.role import load_role
 from arena.cli.loop import wait
 from arena.play.match import Limits, MatchPlan, play_match
@@ -62,7 +62,7 @@ def test_roles_have_room_for_every_remark(name: str) -> None:
             players = {
                 seat: ChatPlayer(
                     role=cast[seat], frame=FRAME, policy="p", key=seat, seed=(0,),
-                    write=demonstrator(make_scripted("talkative:conceder", seed, game), cast[seat], FRAME),
+                    write=make_demonstration_writer(make_scripted("talkative:conceder", seed, game), cast[seat], FRAME),
                 )
                 for seat in game.seats
             }  # fmt: skip

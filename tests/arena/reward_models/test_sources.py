@@ -82,7 +82,7 @@ def test_labels_are_read(tmp_path: Path) -> None:
         ([make_pair(0), "{"], "bradley_terry", "jsonl:2: not JSON"),
         ([make_pair(0), make_pair(1, chosen=[{"role": "boss", "content": "x"}])], "bradley_terry", "jsonl:2: "),
         ([make_pair(0)], "bradley_terry", "no pairs"),
-        ([make_pair(0), make_pair(1)], "logistic", "its rows are pairs, and the loss logistic learns from labels"),
+        ([make_pair(0), make_pair(1)], "logistic", "its rows are pairs, but the loss logistic learns from labels"),
         ([], "bradley_terry", "it has no rows"),
         (
             [{"prompt": f"Say {n}.", "completion": make_reply("ok"), "label": True} for n in range(4)],

@@ -148,7 +148,7 @@ def _check_plans(k: int, plans: dict[str, Any], records: Sequence[MatchRecord], 
 
 def _replay_match(record: MatchRecord, verdict: Verdict) -> None:
     """Replay the record's acts on a fresh game and compare messages, validity, rewards, payoffs and report."""
-    game = games.deal(Deal(record.game, record.options, record.seed))
+    game = games.start_match(Deal(record.game, record.options, record.seed))
     earned: list[dict[str, float]] = []
     latest: dict[str, dict[str, float]] = {seat: {} for seat in record.seats}
     replayed_turns: list[tuple[Any, ...]] = []

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from games.kuhn_poker import KuhnPoker
-from games.slow import slowly
+from games.slow import offload
 
 VARIABLE = "ARENA_SLOW_STEP"
 """Environment variable with the path of the file that holds a step's seconds; without it no step waits."""
@@ -18,7 +18,7 @@ class SlowKuhn(KuhnPoker):
 
     def step(self, action: str | None) -> None:
         """Wait, then play."""
-        slowly(time.sleep, read_step_seconds())
+        offload(time.sleep, read_step_seconds())
         super().step(action)
 
 

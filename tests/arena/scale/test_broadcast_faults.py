@@ -86,7 +86,7 @@ class BroadcastFixture:
 
     async def inject_fault(self, kind: str, publishing: asyncio.Future[None]) -> None:
         """Inject a fault into one engine or both, at a random moment of the broadcast."""
-        while not publishing.done() and not any("p" in slot.torn for slot in self.engine._slots):
+        while not publishing.done() and not any("p" in slot.incomplete for slot in self.engine._slots):
             await asyncio.sleep(0.001)  # what comes before takes long on a busy machine
         await asyncio.sleep(self.rng.uniform(0.0, 0.6))
         slots = self.engine._slots if kind == "kill both" else [self.rng.choice(self.engine._slots)]
@@ -97,7 +97,7 @@ class BroadcastFixture:
                 slot.worker._handle,
                 signal.SIGKILL if kind.startswith("kill") else signal.SIGSTOP,
             )
-            self.counts[f"torn at {kind}"] += "p" in slot.torn
+            self.counts[f"torn at {kind}"] += "p" in slot.incomplete
             signal.pidfd_send_signal(process_handle, signal_number)
             if kind == "pause":
                 await asyncio.sleep(self.rng.uniform(0.5, 2.0))
@@ -177,10 +177,10 @@ def test_dead_rank_during_a_broadcast_ends_it(cluster: None, monkeypatch: pytest
         await fixture.open()
         await fixture.learn(1)
         publishing = asyncio.ensure_future(fixture.engine.publish("p", 1, await fixture.trainer.weights()))
-        while not all(place.torn for place in fixture.engine._slots):
+        while not all(place.incomplete for place in fixture.engine._slots):
             await asyncio.sleep(0)
         await asyncio.sleep(0.3)
-        os.kill(started.places[0].pid, signal.SIGKILL)
+        os.kill(started.locations[0].pid, signal.SIGKILL)
         async with asyncio.timeout(HANG_SECONDS):
             with pytest.raises(RanksLost, match=r"rank 0 .*died"):
                 await publishing

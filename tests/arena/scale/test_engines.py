@@ -183,7 +183,8 @@ def test_dead_engine_loses_its_replies_and_restarts_with_current_weights(two_eng
         died = [answer for answer in answers if isinstance(answer, BaseException)]
         assert len(died) == 6 and all(type(answer) is EngineDied for answer in died), answers
         assert (
-            "engine 0 died in 6 replies" in two_engines.notes[0] and "restarted (1 of 5 times)" in two_engines.notes[0]
+            "engine 0 died in 6 replies" in two_engines.notes[0]
+            and "restarting it (1 of 5 restarts)" in two_engines.notes[0]
         )
         await engine.publish("p", 4, await two_engines.trainer.weights())
         assert_equal_completions(await engine.generate(make_requests()), expected)
@@ -249,7 +250,7 @@ def test_stopped_engine_is_reported_and_replaced(two_engines: TwoEngines) -> Non
         )
         assert 0 < sum(isinstance(answer, EngineDied) for answer in answers) <= 6
         assert (
-            "engine 1 gives no sign of life for 3 s, in" in two_engines.notes[0] and "replies" in two_engines.notes[0]
+            "engine 1 did not answer a ping for 3 s, in" in two_engines.notes[0] and "replies" in two_engines.notes[0]
         )
         two_engines.watchdog.patience = 20.0
         await two_engines.wait_until_ready()

@@ -140,4 +140,4 @@ def test_changed_metrics_counts_are_wrong(run_copy: Path) -> None:
 
 def test_torn_checkpoint_is_found(run_copy: Path) -> None:
     flip_byte(run_copy / "checkpoints" / f"{ITERATIONS:04d}" / "manifest.json")
-    assert "torn" in list_findings(judge(run_copy), "folder")
+    assert "damaged" in list_findings(judge(run_copy), "folder")

@@ -70,7 +70,7 @@ class Sender:
         thread = threading.Thread(target=send_tensors)
         thread.start()
         try:
-            await self.host.receive("p", version, link.of(1, LOOPBACK))
+            await self.host.receive("p", version, link.for_member(1, LOOPBACK))
         finally:
             await asyncio.to_thread(thread.join)
         return layout

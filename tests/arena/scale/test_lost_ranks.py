@@ -109,7 +109,7 @@ def test_error_of_one_rank_ends_the_group(two_ranks: Ranks) -> None:
         asyncio.run(trainer.update(replace(plan, samples={**plan.samples, number: broken})))
     with pytest.raises(RanksLost, match="policy 'p', iteration 1, update"):
         asyncio.run(trainer.save())
-    assert all(has_ended(place.pid) for place in two_ranks.places)
+    assert all(has_ended(place.pid) for place in two_ranks.locations)
 
 
 # -- deaths ------------------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ def test_dead_or_hanging_rank_is_reported_and_all_are_ended(two_ranks: Ranks, si
         for actor in two_ranks.actors:
             await asyncio.wait_for(actor.ping.remote(), PATIENCE)  # in the middle of the update
         assert not update.done()
-        os.kill(two_ranks.places[1].pid, signal_number)
+        os.kill(two_ranks.locations[1].pid, signal_number)
         with pytest.raises(RanksLost, match=f"policy 'p', iteration 1, update: rank 1 of 2 {message}"):
             await asyncio.wait_for(update, PATIENCE)
         with pytest.raises(RanksLost):
@@ -137,13 +137,13 @@ def test_dead_or_hanging_rank_is_reported_and_all_are_ended(two_ranks: Ranks, si
         await trainer.close()
 
     asyncio.run(run_update())
-    assert all(has_ended(place.pid) for place in two_ranks.places)
+    assert all(has_ended(place.pid) for place in two_ranks.locations)
 
 
 def test_closing_ends_all_ranks_even_stopped_ones(two_ranks: Ranks) -> None:
-    os.kill(two_ranks.places[0].pid, signal.SIGSTOP)
+    os.kill(two_ranks.locations[0].pid, signal.SIGSTOP)
     asyncio.run(two_ranks.close())
-    assert all(has_ended(place.pid) for place in two_ranks.places)
+    assert all(has_ended(place.pid) for place in two_ranks.locations)
 
 
 def test_unstartable_rank_is_reported(cluster: None) -> None:

@@ -95,7 +95,7 @@ def test_no_process_outlives_the_driver(number: signal.Signals, tmp_path: Path) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("title", "message"), [("ray::EngineHost", "restarted (1 of"), ("ray::Rank", "restarting after")]
+    ("title", "message"), [("ray::EngineHost", "restarting it (1 of"), ("ray::Rank", "restarting after")]
 )
 def test_run_survives_a_killed_process(title: str, message: str, tmp_path: Path) -> None:
     run = tmp_path / "run"

@@ -21,7 +21,7 @@ from arena.records import MatchRecord, Seating
 from arena.scale import tasks
 from arena.scale.tasks import RayCalls
 from games.contracts import MatchId
-from games.slow import slowly
+from games.slow import offload
 from games.tic_tac_toe import TicTacToe
 
 pytest.importorskip("ray")
@@ -106,7 +106,7 @@ class SlowFirstStep(TicTacToe):
 
     def play_matches_with(self, seat: str, act: str) -> str:
         if not self.place.exists():
-            slowly(write_pid_and_sleep, self.place, self.stays)
+            offload(write_pid_and_sleep, self.place, self.stays)
         return super().play(seat, act)
 
 
@@ -161,5 +161,7 @@ def test_hanging_task_hits_the_turn_limit_and_is_ended(ray_calls: RayCalls, tmp_
 
 
 def test_cluster_without_capacity_for_a_task_gives_one_line(ray_calls: RayCalls) -> None:
-    with pytest.raises(ConfigError, match=r"^scale.tasks: the cluster began no task of 64 CPUs in 1 s: lower"):
+    with pytest.raises(
+        ConfigError, match=r"^scale.tasks: the cluster did not start a task of 64 CPUs within 1 s: lower"
+    ):
         RayCalls({"num_cpus": 64}).check(1.0)

@@ -22,8 +22,8 @@ pytest.importorskip("ray")
 from arena.scale import rank as ranks
 from arena.scale import tensors
 from arena.scale.layout import Layout
-from arena.scale.parcels import pack
-from arena.scale.rank import Form, Kind, Learner, Rank
+from arena.scale.packed_plan import pack_plan
+from arena.scale.rank import PolicyDescription, Rank, TensorKind, TrainerSpec
 from arena.scale.tensors import Fetch, RankTensors, RankWeights
 
 
@@ -36,26 +36,28 @@ def small_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def add_policy(
     name: str, adapter: NewAdapter | None = None, precision: Precision = Precision.FP32
-) -> tuple[Rank, Form]:
-    """Return a rank with a policy of a built-in model, and its form."""
+) -> tuple[Rank, PolicyDescription]:
+    """Return a rank with a policy of a built-in model, and its description."""
     rank, folder = Rank(), resolve(name)
     origin = Origin(folder, folder, adapter, precision, frozen=False)
-    return rank, rank.add(Learner("p", origin, LearnSpec(gate_tolerance=1e9), False))
+    return rank, rank.add(TrainerSpec("p", origin, LearnSpec(gate_tolerance=1e9), False))
 
 
-def make_fetch(rank: Rank, kind: Kind) -> Fetch:
+def make_fetch(rank: Rank, kind: TensorKind) -> Fetch:
     async def fetch(layout: Layout, number: int) -> np.ndarray:
-        bucket = rank.bucket("p", kind, layout, number)
+        bucket = rank.gather_bucket("p", kind, layout, number)
         assert bucket is not None
         return bucket
 
     return fetch
 
 
-def make_weights(rank: Rank, form: Form, name: str, adapter: NewAdapter | None = None) -> RankWeights:
+def make_weights(
+    rank: Rank, description: PolicyDescription, name: str, adapter: NewAdapter | None = None
+) -> RankWeights:
     origin = Origin(resolve(name), resolve(name), adapter, Precision.FP32, frozen=False)
-    fetched: Any = RankTensors(form.weights, make_fetch(rank, "weights"))
-    return RankWeights("p", origin, form, fetched, lambda: True, None, None)  # type: ignore[arg-type]
+    fetched: Any = RankTensors(description.weights, make_fetch(rank, "weights"))
+    return RankWeights("p", origin, description, fetched, lambda: True, None, None)  # type: ignore[arg-type]
 
 
 def assert_same_files(one: Path, other: Path) -> None:
@@ -77,10 +79,10 @@ def assert_same_files(one: Path, other: Path) -> None:
     ("name", "precision"), [("nano", Precision.FP32), ("nano", Precision.BF16_TRUE), ("nano-vlm", Precision.FP32)]
 )
 def test_full_model_is_written_as_by_one_process(name: str, precision: Precision, tmp_path: Path) -> None:
-    rank, form = add_policy(name, precision=precision)
+    rank, description = add_policy(name, precision=precision)
     policy = Policy.load("p", resolve(name), resolve(name), True, precision=precision)
     policy.save(tmp_path / "one")
-    make_weights(rank, form, name).write(tmp_path / "many")
+    make_weights(rank, description, name).write(tmp_path / "many")
     policy.save_companions(tmp_path / "many")
     assert_same_files(tmp_path / "one", tmp_path / "many")
     load_model(tmp_path / "many")
@@ -88,17 +90,17 @@ def test_full_model_is_written_as_by_one_process(name: str, precision: Precision
 
 def test_adapter_is_written_as_by_one_process(tmp_path: Path) -> None:
     new = NewAdapter(AdapterSpec(rank=4), 5, "nano")
-    rank, form = add_policy("nano", new)
+    rank, description = add_policy("nano", new)
     Policy.load("p", resolve("nano"), resolve("nano"), True, new).save(tmp_path / "one")
-    make_weights(rank, form, "nano", new).write(tmp_path / "many")
+    make_weights(rank, description, "nano", new).write(tmp_path / "many")
     assert_same_files(tmp_path / "one", tmp_path / "many")
 
 
 def test_moments_are_written_and_restored_in_buckets(tmp_path: Path) -> None:
     rank, _ = add_policy("nano")
     trainer: PolicyTrainer = rank._trainers["p"]
-    rank.update("p", pack(trainer.plan(make_ragged_samples(1), np.random.default_rng(0)).for_rank(0)))
-    moments = RankTensors(rank.moments("p"), make_fetch(rank, "moments"))
+    rank.update("p", pack_plan(trainer.plan(make_ragged_samples(1), np.random.default_rng(0)).for_rank(0)))
+    moments = RankTensors(rank.describe_moments("p"), make_fetch(rank, "moments"))
     expected = dict(trainer.optimiser.moments.named_tensors())
     assert moments.keys() == expected.keys() and any(value.any() for value in expected.values())
     file = tmp_path / "optimizer.safetensors"
@@ -117,8 +119,8 @@ def test_moments_are_written_and_restored_in_buckets(tmp_path: Path) -> None:
 
 
 def test_single_tensor_can_be_read() -> None:
-    rank, form = add_policy("nano")
-    rank_tensors = make_weights(rank, form, "nano").tensors
+    rank, description = add_policy("nano")
+    rank_tensors = make_weights(rank, description, "nano").tensors
     name, value = next(iter(load_file(resolve("nano") / "model.safetensors").items()))
     assert torch.equal(rank_tensors[name], value.float())
     with pytest.raises(KeyError):

@@ -53,7 +53,7 @@ def test_slices_of_all_buckets_cover_every_byte_once(parts: list[tuple[list[int]
         covered = 0
         for part in layout.slices(number, size):
             received_tensors[part.spec.name].view(-1)[part.start : part.stop] = part.view(bucket)
-            assert part.at == covered, "without gaps"
+            assert part.offset == covered, "without gaps"
             covered += (part.stop - part.start) * part.spec.dtype.itemsize
         assert covered == len(bucket)
     assert all(torch.equal(received_tensors[name], tensor) for name, tensor in held.items())
@@ -98,7 +98,7 @@ def run_members(
 
     def run(member: int) -> None:
         try:
-            answers[member] = work(link.of(member, LOOPBACK), member)
+            answers[member] = work(link.for_member(member, LOOPBACK), member)
         except Exception as error:  # noqa: BLE001 returned below
             answers[member] = error
 
@@ -192,4 +192,4 @@ def test_receivers_do_not_wait_for_a_missing_store() -> None:
     layout = Layout.of(make_tensors())
     link = Link("one", LOOPBACK, 9, 2, 1.0, 5.0, 64)
     with pytest.raises(TransferFailed):
-        receive_tensors(link.of(1, LOOPBACK), layout)
+        receive_tensors(link.for_member(1, LOOPBACK), layout)

@@ -40,13 +40,13 @@ async def fail_connection() -> None:
 def test_unresponsive_process_is_reported_and_ended() -> None:
     notes, ended = run_watchdog(hang, patience=0.1, deadline=99, seconds=0.4)
     assert ended == ["now"] and len(notes) == 1
-    assert notes[0].startswith("engine 0 gives no sign of life for 0.1 s, in 3 replies for 0 s: it is ended")
+    assert notes[0].startswith("engine 0 did not answer a ping for 0.1 s, in 3 replies for 0 s: killing it")
 
 
 def test_long_call_is_reported_and_then_ended() -> None:
     notes, ended = run_watchdog(respond, patience=0.1, deadline=0.4, seconds=0.8)
     assert ended == ["now"] and len(notes) == 2
-    assert notes[0].startswith("engine 0 is at 3 replies for") and "does not answer" in notes[1]
+    assert notes[0].startswith("engine 0 is still in 3 replies after") and "did not answer a call" in notes[1]
 
 
 def test_live_process_is_left_alone_and_dead_one_reported_once() -> None:

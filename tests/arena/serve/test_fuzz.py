@@ -50,7 +50,7 @@ def client() -> Iterator[TestClient]:
     recipe = compose([recipe_layer("negotiation-nano"), set_layer("policies.shared.imitate=null")])
     folder = resolve("nano")
     policy = Policy.load("served", folder, folder, train=False)
-    model = ServedModel(policy, 256, policy.frame.longest_token, find_roles(recipe, "shared"))
+    model = ServedModel(policy, 256, policy.frame.longest_token_length, find_roles(recipe, "shared"))
     service = Service(EchoEngine(), {"shared": model})  # type: ignore[arg-type]
     with TestClient(service.app(["testserver"]), raise_server_exceptions=False) as client:
         yield client

@@ -25,7 +25,7 @@ def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     for name, folder in (("seeing", save_vision_model(tmp_path_factory.mktemp("model"))), ("blind", resolve("nano"))):
         wait(engine.publish(name, 0, FolderWeights(Path(folder))))
         policy = Policy.load(name, folder, folder, train=False)
-        served[name] = ServedModel(policy, 256, policy.frame.longest_token, {})
+        served[name] = ServedModel(policy, 256, policy.frame.longest_token_length, {})
     with TestClient(Service(engine, served).app(["testserver"]), raise_server_exceptions=False) as client:
 
         def ask(*contents: Any, model: str = "seeing") -> Any:

@@ -27,7 +27,7 @@ from arena.config.layers import compose
 from arena.config.sources import recipe_layer, set_layer
 from arena.serve import service as serving
 from arena.serve.messages import split_turns
-from arena.serve.service import CHUNK_TOKENS, ServedModel, Service, _Reply, _settle, find_roles
+from arena.serve.service import CHUNK_TOKENS, ServedModel, Service, _Reply, _update_text, find_roles
 from tests.factories.commands import arena, get_refusal
 
 JSON = {"content-type": "application/json"}
@@ -43,7 +43,7 @@ class RunningService:
         self.engine = InProcessEngine()
         wait(self.engine.publish("served", 3, FolderWeights(folder)))
         policy = Policy.load("served", folder, folder, train=False)
-        model = ServedModel(policy, 256, policy.frame.longest_token, find_roles(RECIPE, "shared"))
+        model = ServedModel(policy, 256, policy.frame.longest_token_length, find_roles(RECIPE, "shared"))
         app = Service(self.engine, {"shared": model}, key)
         listening = socket.create_server(("127.0.0.1", 0))
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 14)  # so that little is enough to fill it
@@ -162,7 +162,7 @@ BAD: dict[str, tuple[dict[str, Any], int, str]] = {
         400,
         "see images",
     ),
-    "the assistant last": ({"messages": [*ASK, {"role": "assistant", "content": "x"}]}, 400, "the user is last"),
+    "the assistant last": ({"messages": [*ASK, {"role": "assistant", "content": "x"}]}, 400, "the last is a user's"),
     "a system text amid": ({"messages": [*ASK, {"role": "system", "content": "x"}, *ASK]}, 400, "take turns"),
     "too long": ({"messages": [{"role": "user", "content": "x" * 900}]}, 400, "tokens, and the model's context is 256"),
     "far too long": ({"messages": [{"role": "user", "content": "x" * 10**6}]}, 400, "1000000 characters, and"),
@@ -393,7 +393,7 @@ def test_generation_stops_for_a_disconnected_client(service: RunningService, cli
 def test_streamed_text_is_never_retracted(texts: list[str], stops: list[str], expected: list[str]) -> None:
     reply, seen = _Reply(), []
     for text in texts:
-        _settle(reply, text, stops)
+        _update_text(reply, text, stops)
         seen.append(reply.text)
     assert seen == expected
 

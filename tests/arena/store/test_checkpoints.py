@@ -76,7 +76,7 @@ def copy_other_manifest(folder: Path) -> None:
 
 DAMAGE = {
     "it has no manifest.json": lambda folder: (folder / "manifest.json").unlink(),
-    "torn: it has no manifest": empty_folder,
+    "damaged: it has no manifest": empty_folder,
     "state.json is missing": lambda folder: (folder / "state.json").unlink(),
     "extra.json is not in its manifest": lambda folder: (folder / "extra.json").touch(),
     "state.json is not as it was written": lambda folder: (folder / "state.json").write_text("{}"),

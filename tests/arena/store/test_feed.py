@@ -47,11 +47,11 @@ def test_torn_line_is_read_once_complete(tmp_path: Path) -> None:
     (_, head), (_, turn) = make_lines("m")
     (tmp_path / FEED).write_text(f'{{"feed":"x"}}\n{head}\n{turn[:50]}')
     reader = read_feed(tmp_path)
-    assert reader.matches["m"].places == []
+    assert reader.matches["m"].turn_spans == []
     with (tmp_path / FEED).open("a") as file:
         file.write(f"{turn[50:]}\n")
     reader.refresh()
-    assert len(reader.matches["m"].places) == 1
+    assert len(reader.matches["m"].turn_spans) == 1
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from arena.store.lines import LineWriter
 from arena.store.matchlog import MatchLog
 from arena.store.reader import LogReader
 from arena.store.schema import SCHEMA_VERSION
-from games.contracts import MOST_BRANCHES, MOST_TURNS, Image, MatchId, Message, View
+from games.contracts import MAX_BRANCHES, MAX_TURNS, Image, MatchId, Message, View
 from tests.factories.store import make_record
 from tests.games.gallery import Gallery
 
@@ -50,7 +50,7 @@ def test_nothing_is_written_through_irregular_files(tmp_path: Path, name: str, k
     precious, path = tmp_path / "precious", tmp_path / "log" / name
     precious.write_text("a line without an end")
     os.mkfifo(path) if kind == "pipe" else path.symlink_to("/dev/zero" if kind == "endless" else precious)
-    with pytest.raises(StoreError, match=r"is no file: remove it|no regular file") as error:
+    with pytest.raises(StoreError, match=r"is not a regular file: remove it|no regular file") as error:
         LineWriter(path)
     assert "\n" not in str(error.value) and precious.read_text() == "a line without an end"
 
@@ -88,9 +88,9 @@ def test_files_of_other_names_are_ignored(tmp_path: Path, name: str) -> None:
 
 
 def test_identity_fits_the_log_or_is_refused(tmp_path: Path) -> None:
-    deepest = MatchId(10**9 - 1, 10**9 - 1, MOST_TURNS - 1)
-    for _ in range(MOST_BRANCHES):
-        deepest = deepest.branch(MOST_TURNS - 1)
+    deepest = MatchId(10**9 - 1, 10**9 - 1, MAX_TURNS - 1)
+    for _ in range(MAX_BRANCHES):
+        deepest = deepest.branch(MAX_TURNS - 1)
     log = MatchLog(tmp_path)
     log.append(make_record(identity=deepest))
     log.seal(deepest.iteration)
@@ -98,10 +98,10 @@ def test_identity_fits_the_log_or_is_refused(tmp_path: Path) -> None:
     assert MatchRecord.from_json(row).identity == deepest == MatchId.parse(row["id"])
     wrong: list[Callable[[], MatchId]] = [
         lambda: deepest.branch(0), lambda: MatchId(10**9, 0), lambda: MatchId(0, 10**9),
-        lambda: MatchId(0, 0, MOST_TURNS), lambda: MatchId(0, 0).branch(MOST_TURNS),
+        lambda: MatchId(0, 0, MAX_TURNS), lambda: MatchId(0, 0).branch(MAX_TURNS),
     ]  # fmt: skip
     for make in wrong:
-        with pytest.raises(ValueError, match=r"64 deep at most|0 or more, iteration and deal below"):
+        with pytest.raises(ValueError, match=r"at most 64 deep|0 or more, iteration and deal below"):
             make()
 
 
@@ -123,13 +123,13 @@ def test_match_ends_at_the_largest_turn_number(tmp_path: Path) -> None:
     for limits in (Limits(), Limits(turns=10**6)):
         ended_match = wait(play_match(plan, EndlessGame(), {"visitor": ScriptedPlayer(ConstantPlayer())}, limits))
         assert (
-            ended_match.reason == f"turn limit: {MOST_TURNS} turns taken"
-            and ended_match.turns[-1].index == MOST_TURNS - 1
+            ended_match.reason == f"turn limit: {MAX_TURNS} turns taken"
+            and ended_match.turns[-1].index == MAX_TURNS - 1
         )
     log = MatchLog(tmp_path)
     log.append(replace(ended_match, turns=ended_match.turns[-2:], streams={}))
     log.seal(1)
-    assert log.read(1)[0]["turns"][-1]["index"] == MOST_TURNS - 1
+    assert log.read(1)[0]["turns"][-1]["index"] == MAX_TURNS - 1
 
 
 EDITS: dict[str, tuple[dict[str, Any], str]] = {

@@ -143,6 +143,6 @@ def test_torn_checkpoint_is_skipped_with_a_note(
     result = arena("resume", run, "--json")
     assert result.code == 0, result.err
     name = file.rsplit("/", 1)[-1]
-    assert f"checkpoint {newest} is torn" in result.err and name in result.err
+    assert f"checkpoint {newest} is damaged" in result.err and name in result.err
     assert result.err.startswith("arena: ") and result.err.count("\n") == 1
     assert_same(read_trace(run), expected)

@@ -130,7 +130,7 @@ def test_old_leftovers_of_killed_exports_are_removed(tmp_path: Path) -> None:
 )
 def test_every_command_refuses_before_it_works(tmp_path: Path, command: list[str]) -> None:
     (tmp_path / "thesis").write_text("years of work")
-    assert "exists and is no" in get_refusal(*command, str(tmp_path / "thesis"))
+    assert "exists and is not a" in get_refusal(*command, str(tmp_path / "thesis"))
     assert (tmp_path / "thesis").read_text() == "years of work"
 
 
@@ -138,7 +138,7 @@ def test_every_command_refuses_before_it_works(tmp_path: Path, command: list[str
 def test_schema_overwrites_schemas_only(tmp_path: Path, kind: str) -> None:
     schema = tmp_path / f"{kind}.schema.json"
     schema.write_text("years of work")
-    assert "is no schema that Arena wrote" in get_refusal("init", kind, "mine", "--to", str(tmp_path))
+    assert "is not a schema that Arena wrote" in get_refusal("init", kind, "mine", "--to", str(tmp_path))
     assert [path.name for path in tmp_path.iterdir()] == [schema.name]
     (tmp_path / "thesis").write_text(f'{{\n "$id": "{schema.name}"}}')
     schema.unlink()

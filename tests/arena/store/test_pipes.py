@@ -39,7 +39,7 @@ def make_study(run: Path) -> Plan:
 READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "config": (CONFIG, lambda run: RunReader(run).config()),
     "environment": ("environment.json", lambda run: RunReader(run).environment()),
-    "own files": ("environment.json", lambda run: own_files.list_edited(run)),
+    "own files": ("environment.json", lambda run: own_files.list_edited_files(run)),
     "holder": ("run.pid", read_holder),
     "lock": ("run.lock", is_in_use),
     "metrics": ("metrics.jsonl", lambda run: RunReader(run).metrics()),

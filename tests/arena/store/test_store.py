@@ -444,7 +444,7 @@ def test_discard_after_drops_later_iterations(tmp_path: Path) -> None:
     (run.path / "checkpoints" / "0002" / "state.json").write_text("{ }")
     reasons: list[str] = []
     newest = run.newest_valid(reasons.append)
-    assert newest is not None and newest.iteration == 1 and "0002 is torn: state.json" in reasons[0]
+    assert newest is not None and newest.iteration == 1 and "0002 is damaged: state.json" in reasons[0]
     assert run.discard_after(1) == [2]
     assert run.log.iterations() == [0, 1] and len(run.metrics.read()) == 2
     assert run.newest_valid() == newest

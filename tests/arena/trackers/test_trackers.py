@@ -165,7 +165,7 @@ def test_a_tracker_that_fails_is_reported_once_without_keys(
     monkeypatch.setenv("WANDB_MODE", "online")
     monkeypatch.setenv("FAKE_FAILS_AT", "2")
     (note,) = track_commits(run, 1, 2, 3)
-    assert note.startswith("tracker wandb (the run does without): OSError: no network: ")
+    assert note.startswith("tracker wandb failed (the run continues without it): OSError: no network: ")
     assert "0123456789abcdef" not in note and "\x1b" not in note
     assert read_sent(fake_wandb_file)[0][1]["mode"] == "online"
     monkeypatch.delenv("FAKE_FAILS_AT")
@@ -186,14 +186,17 @@ def test_a_tracker_that_hangs_delays_nothing(
         for _ in range(1000):
             trackers.update()
         assert time.monotonic() - started < 20
-    assert notes == ["tracker wandb (the run does without): not done after 0.2 s: arena resume sends what is missing"]
+    assert notes == [
+        "tracker wandb failed (the run continues without it): not finished after 0.2 s: "
+        "arena resume sends the missing rows"
+    ]
 
 
 def test_a_tracker_that_exits_does_not_end_the_run(
     run: RunFolder, recording_tracker: RecordingTracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recording_tracker, "log", lambda *_: sys.exit(3))
-    assert track_commits(run, 1) == ["tracker wandb (the run does without): SystemExit: 3"]
+    assert track_commits(run, 1) == ["tracker wandb failed (the run continues without it): SystemExit: 3"]
 
 
 # -- in a lab ------------------------------------------------------------------------------------------------
@@ -210,7 +213,7 @@ def test_failing_tensorboard_is_reported_once_and_the_run_completes(
     run_lab(tmp_path / "run", make_experiment("policies.shared.imitate=null"), watcher)
     assert [row["iteration"] for row in watcher.rows] == [1, 2]
     (note,) = [text for k, text in watcher.phases if text.startswith("tracker")]
-    assert note.startswith("tracker tensorboard (the run does without): ") and "No space left" in note
+    assert note.startswith("tracker tensorboard failed (the run continues without it): ") and "No space left" in note
 
 
 def test_tensorboard_shows_figures_and_matches_unless_asked_otherwise(tmp_path: Path) -> None:

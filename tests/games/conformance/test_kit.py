@@ -238,8 +238,8 @@ def test_finds_the_broken_rule(game_class, check_name, message):
 
 
 def test_finds_endless_matches(monkeypatch):
-    monkeypatch.setattr("games.conformance.kit.LONGEST", 50)
-    monkeypatch.setattr("games.conformance.fuzz.LONGEST", 50)
+    monkeypatch.setattr("games.conformance.kit.MAX_MATCH_LENGTH", 50)
+    monkeypatch.setattr("games.conformance.fuzz.MAX_MATCH_LENGTH", 50)
     failures = find_failures(Endless, seeds=1, acts=200)
     assert "did not end in 50 acts" in failures["determinism"] and "did not end in 50 acts" in failures["fuzz"]
 
@@ -266,7 +266,7 @@ def test_checks_are_inconclusive_where_every_act_is_refused():
     unchecked = {"determinism", "interleaving", "secrets", "clones", "facts", "fuzz"}
     assert {name for name, finding in findings.items() if finding.ok is None} == unchecked
     assert "of 10 searches found no legal act" in findings["clones"].detail
-    assert findings["fuzz"].detail.startswith("hardly any act that was guessed was legal: 100 acts (")
+    assert findings["fuzz"].detail.startswith("hardly any guessed act was legal: 100 acts (")
 
 
 def check_secrets(name):

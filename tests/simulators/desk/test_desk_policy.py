@@ -168,7 +168,7 @@ def test_only_exactly_the_expected_changes_pass():
     assert world.session.breaches == [] and world.find_changes() == {}  # the trial was rolled back
 
     def passes_after(*writes):
-        with world.trial():
+        with world.dry_run():
             return has_right_rows(execute_writes(world, *writes), accepted)
 
     assert passes_after(address)
@@ -192,7 +192,7 @@ def test_any_allowed_alternative_passes():
     assert goal.reasons == frozenset() and len(accepted[0]) == 2
     results = []
     for write in alternatives:
-        with world.trial():
+        with world.dry_run():
             results.append(has_right_rows(execute_writes(world, write), accepted))
     assert results == [True, False, True]
     world.execute("UPDATE variants SET stock = 0")

@@ -339,7 +339,11 @@ def start_game(fault: str, **options: Any) -> Desk:
         game = make_phone_desk(goals=1, **options)
         game.reset(seed=seed)
         device = get_handset(game)
-        if device.state(fault) != SETTINGS[fault].good and device.draws[fault] > 0.1 and not game.customer.goal.needs:
+        if (
+            device.state(fault) != SETTINGS[fault].good
+            and device.error_draws[fault] > 0.1
+            and not game.customer.goal.needs
+        ):
             if game.agent_selection == "customer":
                 game.step(game.seat.template)
             return game

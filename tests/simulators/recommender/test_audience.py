@@ -49,24 +49,24 @@ def test_mindset_after_pages_by_hand():
     page = [make_item(1, 0), make_item(2, 2), make_item(3, 0, price=50)]
     key = next(key for key in range(100) if uniform(key, 0, 0, 1) < 0.9)
     visitor.key = key
-    reaction = visitor.review(page)
+    reaction = visitor.react_to_page(page)
     assert reaction.clicked == (1,) and reaction.joy == pytest.approx(0.7)
-    assert (reaction.dear, reaction.disliked) == (1, 1)
+    assert (reaction.too_expensive, reaction.disliked) == (1, 1)
     mind = visitor.mindset
     assert mind.fatigue == pytest.approx([0.5, 0, 0])
     assert mind.patience == pytest.approx(3 - 1 - 0.2 + 0.7)
     assert mind.satisfaction == pytest.approx(0.5 + 0.3 * (1 - 0.5))  # .7 exceeds full satisfaction
     assert visitor.compute_interest(page[0]) == pytest.approx(0.5)
-    visitor.review([make_item(4, 2)])
+    visitor.react_to_page([make_item(4, 2)])
     assert mind.fatigue == pytest.approx([0.45, 0, 0]) and mind.satisfaction == pytest.approx(0.65 * 0.7)
-    visitor.sleep()
+    visitor.end_day()
     assert visitor.mindset.fatigue == pytest.approx([0.225, 0, 0])
     assert visitor.mindset.patience == 3.0 and visitor.day == 1
 
 
 def test_joy_restores_patience_only_up_to_its_start():
     visitor = Visitor(0, make_user(), key=3)
-    visitor.review([make_item(n, 0, quality=1.0) for n in range(8)])
+    visitor.react_to_page([make_item(n, 0, quality=1.0) for n in range(8)])
     assert visitor.mindset.patience <= 3.0
 
 

@@ -76,8 +76,8 @@ def test_plays_a_catalogue_from_a_file(tmp_path):
         (2, ["Thing 1", "red", "1", "0.5", ""], ":4: `Thing 1` is in line 3 already"),
         (4, ["Thing 4", " | ", "1", "0.5", ""], ":6: the genre is empty"),
         (4, ["Thing 4", "red|ужасы", "1", "0.5", ""], ":6: the genre `ужасы` has no letter from a to z"),
-        (4, ["Thing 4", "red", "1"], ":6: 5 cells are due"),
-        (4, ["Thing 4", "red", "1", "0.5", "a", "b"], ":6: 5 cells are due"),
+        (4, ["Thing 4", "red", "1"], ":6: expected 5 cells"),
+        (4, ["Thing 4", "red", "1", "0.5", "a", "b"], ":6: expected 5 cells"),
     ],
 )
 def test_refuses_invalid_rows_by_line(tmp_path, row, cells, message):
@@ -106,13 +106,13 @@ def test_refuses_invalid_files(tmp_path, lines, header, message):
 def test_refuses_files_that_are_not_utf_8(tmp_path):
     rows = "".join(f"Thing {n},ré{n % 2},1,1\n" for n in range(5000)).encode()
     (tmp_path / "bytes.csv").write_bytes(b"name,genre,price,quality\n" + rows + b"Caf\xe9,a,1,1\n")
-    with pytest.raises(ValueError, match=r"bytes\.csv:5002: byte 4 is no UTF-8"):
+    with pytest.raises(ValueError, match=r"bytes\.csv:5002: byte 4 is not UTF-8"):
         load(str(tmp_path / "bytes.csv"))
 
 
 def test_refuses_invalid_csv_by_line(tmp_path):
     (tmp_path / "open.csv").write_text('name,genre,price,quality\na,b,1,1\n"c"d,b,1,1\n')
-    with pytest.raises(ValueError, match=r"open\.csv:3: no CSV"):
+    with pytest.raises(ValueError, match=r"open\.csv:3: invalid CSV"):
         load(str(tmp_path / "open.csv"))
 
 
@@ -170,7 +170,7 @@ def test_genres_may_have_names_of_other_words(tmp_path, names):
 @pytest.mark.parametrize("name", ["1984", "most", "like", "please", "no"])
 def test_refuses_genres_that_would_be_misread(tmp_path, name):
     lines = [[f"Thing {n}", ("red", "blue", name)[n % 3], n, "0.5", ""] for n in range(40)]
-    with pytest.raises(ValueError, match=r"mine\.csv: users say `.*`, which is misread: rename") as refused:
+    with pytest.raises(ValueError, match=r"mine\.csv: the users' text `.*` is parsed wrongly: rename") as refused:
         Recommender(catalogue=write_csv(tmp_path, lines))
     assert "\n" not in str(refused.value)
 

@@ -101,8 +101,8 @@ def test_ratings_take_little_memory(tmp_path):
         (["u1", "m1", "-1", "", "war"], ":4: rating must be a number"),
         (["", "m1", "3", "", "war"], ":4: userId is empty"),
         (["u1", " ", "3", "", "war"], ":4: movieId is empty"),
-        (["u0", "m0", "3", "", "war"], ":4: user and item are those of line 2: keep one row"),
-        (["u1", "m1", "3"], ":4: 5 cells are due"),
+        (["u0", "m0", "3", "", "war"], ":4: same user and item as in line 2: keep one row"),
+        (["u1", "m1", "3"], ":4: expected 5 cells"),
         (["u1", "m2", "3", "", "ужасы"], ":4: the genre `ужасы` has no letter from a to z"),
     ],
 )

@@ -114,7 +114,7 @@ def test_illegal_act_gets_one_hint() -> None:
         ({"retriever": "grep"}, "retriever must be"),
         ({"terse": True, "show": "titles"}, "show must be pages"),
         ({"worlds": 65}, "worlds must be a whole number from 1 to 64"),
-        ({"worlds": 2, "pages": 5_000}, "worlds must be 1 where pages are a file's, or more than 2,000"),
+        ({"worlds": 2, "pages": 5_000}, "worlds must be 1 if pages is a file or a number over 2,000"),
         ({"pages": "nowhere.jsonl"}, "nowhere.jsonl: the corpus cannot be read"),
     ],
 )

@@ -10,7 +10,7 @@ from games.base import IllegalAct
 from games.contracts import TOOL, View
 from simulators import conformance
 from simulators.sql import Sql
-from simulators.sql.acts import OBSERVATION, read_answer, read_names, write_names, write_sql
+from simulators.sql.acts import OBSERVATION, make_result, read_names, write_names, write_sql
 from simulators.sql.schemas import run_sql
 from tests.simulators.promises import find_failed_checks, passes_over_many_seeds
 
@@ -226,7 +226,7 @@ def test_terse_acts_and_observations() -> None:
     game.step(f"?select {column} from {table.name} order by {table.key}")
     assert read_last_message(game) == " ".join(map(str, game.world.values(table.name, column)))
     game.step(f"={game.question.sql}")
-    assert View.of(game, "judge").private["result"] == read_answer(
+    assert View.of(game, "judge").private["result"] == make_result(
         run_sql(True, game.index, game.question.sql), True
     ).text  # fmt: skip
     game.step("yes")

@@ -1,8 +1,8 @@
 """Serve several adapters on one base model: a batch runs through the base once, and each row through its own adapter.
 
 In passes with many tokens, low-rank products are computed per adapter on its rows. With one token per row, as in
-decoding, a call costs more than its arithmetic: the adapters of all layers with the same input are joined to one pair
-of matrices, and the entries of other rows' adapters are multiplied with 0 between the two, exactly.
+decoding, a call costs more than its arithmetic. The adapters of all layers with the same input are therefore joined to
+one pair of matrices. Between the two products, the columns of other rows' adapters are set to 0, so results are exact.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from agents.bf16 import find_group
 
 
 class _Matrices(NamedTuple):
-    """Matrices of an adapter in a layer: float32, and `wide_` in the dtype for passes with many tokens."""
+    """Matrices of an adapter in a layer: `a` and `b` in float32, `wide_a` and `wide_b` for passes with many tokens."""
 
     a: torch.Tensor
     b: torch.Tensor
@@ -26,10 +26,10 @@ class _Matrices(NamedTuple):
     wide_b: torch.Tensor
 
 
-class Lanes:
-    """Base model that computes batches in which each row may have another adapter.
+class MultiAdapterModel:
+    """Base model with several adapters, in whose batches each row may have another adapter.
 
-    `add_adapter` adds an adapter, `route` assigns adapters to rows, and `model` computes.
+    `add_adapter` adds an adapter, `route` assigns adapters to rows, and `model` is the module to call.
     """
 
     def __init__(self, base: Any, bf16: bool) -> None:
@@ -39,12 +39,11 @@ class Lanes:
         self.bf16 = bf16
         config = base.config.get_text_config(decoder=True)
         self.can_mix = not any(getattr(config, name, None) for name in _EXPERT_SETTINGS)
-        """Whether a batch may have rows of several adapters; False for mixtures of experts, where tokens leave their
-        rows."""
+        """Whether a batch may have rows of several adapters; False for mixtures of experts, which regroup tokens."""
         self.segments: list[tuple[str, int, int]] = []
         """(adapter, first row, end row) of each run of rows."""
         self.changes = 0
-        """Number of adapters added, changed or removed; each moves matrices."""
+        """Number of times that adapters were added, changed or removed, which moves matrices."""
         self._layers: dict[str, _RoutedLayer] = {}
         self._names: tuple[str, ...] = ()
         """Distinct names of the segments."""
@@ -73,7 +72,7 @@ class Lanes:
             layer.adapters.pop(name, None)
 
     def route(self, names: Sequence[str]) -> None:
-        """Set the adapter of each row for the next forward passes, by name; a name without an adapter is the base.
+        """Set the adapter of each row for the next forward passes, by name; a name without an adapter means the base.
 
         Neighbouring rows with the same adapter are computed together.
         """
@@ -98,8 +97,8 @@ class Lanes:
         if joined is None:
             return
         if len(self.segments) > 1 and len(x) != self.segments[-1][2]:
-            raise ValueError(f"{len(x)} rows came to a layer that was to see {self.segments[-1][2]}")
-        # autocast would take the small product in bfloat16, but leaves those alone that say where to write
+            raise ValueError(f"adapters are routed to {self.segments[-1][2]} rows, but a layer got {len(x)}")
+        # `out` keeps autocast from computing this product in bfloat16
         inner = torch.mm(x.float(), joined.a, out=x.new_empty((len(x), joined.a.shape[1]), dtype=torch.float32))
         if len(self.segments) > 1:
             inner *= self._mask(joined.ranks, inner)
@@ -111,12 +110,12 @@ class Lanes:
         `ranks` are the adapters' names and numbers of columns.
         """
         if ranks not in self._masks:
-            mask, left = like.new_zeros((self.segments[-1][2], sum(rank for _, rank in ranks))), 0
+            mask, column = like.new_zeros((self.segments[-1][2], sum(rank for _, rank in ranks))), 0
             for name, rank in ranks:
                 for owner, start, stop in self.segments:
                     if owner == name:
-                        mask[start:stop, left : left + rank] = 1.0
-                left += rank
+                        mask[start:stop, column : column + rank] = 1.0
+                column += rank
             self._masks[ranks] = mask
         return self._masks[ranks]
 
@@ -132,30 +131,30 @@ _EXPERT_SETTINGS = ("num_experts", "num_local_experts", "n_routed_experts", "moe
 
 
 class _RoutedLayer(torch.nn.Module):
-    """Layer of the base with the adapters' matrices for it, by adapter name."""
+    """Layer of the base, and its adapters' matrices by adapter name."""
 
-    def __init__(self, base: torch.nn.Module, lanes: Lanes) -> None:
+    def __init__(self, base: torch.nn.Module, shared_model: MultiAdapterModel) -> None:
         super().__init__()
-        self.base, self.lanes = base, lanes
+        self.base, self.shared_model = base, shared_model
         self.adapters: dict[str, _Matrices] = {}
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Return the outputs [B, (W,) out] for inputs [B, (W,) in], each row with the adapter of `Lanes.route`."""
+        """Return the outputs [B, (W,) out] for inputs [B, (W,) in], each row with its routed adapter."""
         output = apply_layer(self.base, inputs) if inputs.dim() == 2 else self.base(inputs)
-        segments = self.lanes.segments
-        present = [segment for segment in segments if segment[0] in self.adapters]
-        if not present:
+        segments = self.shared_model.segments
+        adapted = [segment for segment in segments if segment[0] in self.adapters]
+        if not adapted:
             return output
         if inputs.shape[:-1].numel() == len(inputs) == segments[-1][2]:
-            self.lanes.add_outputs(output.view(len(inputs), -1), inputs.flatten(0, -2), (self,))
+            self.shared_model.add_outputs(output.view(len(inputs), -1), inputs.flatten(0, -2), (self,))
             return output
         if len(segments) > 1 and len(inputs) != segments[-1][2]:
-            raise ValueError(f"{len(inputs)} rows came to a layer that was to see {segments[-1][2]}")
-        for name, start, stop in present:
-            own = self.adapters[name]
-            rows = slice(start, stop) if len(segments) > 1 else slice(None)  # in scoring rows are not counted
-            inner = linear(inputs[rows].to(own.wide_a.dtype), own.wide_a) * own.scale
-            change = inner.flatten(0, -2).to(output.dtype), own.wide_b.to(output.dtype).t()
+            raise ValueError(f"adapters are routed to {segments[-1][2]} rows, but a layer got {len(inputs)}")
+        for name, start, stop in adapted:
+            matrices = self.adapters[name]
+            rows = slice(start, stop) if len(segments) > 1 else slice(None)  # scoring routes without counting rows
+            inner = linear(inputs[rows].to(matrices.wide_a.dtype), matrices.wide_a) * matrices.scale
+            change = inner.flatten(0, -2).to(output.dtype), matrices.wide_b.to(output.dtype).t()
             output[rows].view(-1, output.shape[-1]).addmm_(*change)
         return output
 
@@ -173,22 +172,22 @@ class _JoinedMatrices(NamedTuple):
 
 def _join_matrices(names: Sequence[str], layers: Sequence[Any], like: torch.Tensor) -> _JoinedMatrices | None:
     """Concatenate the matrices of these adapters for outputs like `like`; None if the layers have none of them."""
-    own = [
+    entries = [
         (i, name, layer.adapters[name])
         for i, layer in enumerate(layers)
         if isinstance(layer, _RoutedLayer)
         for name in names
         if name in layer.adapters
     ]
-    if not own:
+    if not entries:
         return None
     starts = [0, *accumulate(_base(layer).out_features for layer in layers[:-1])]
-    b, top = like.new_zeros((sum(len(one.a) for *_, one in own), like.shape[1])), 0
-    for i, _, one in own:
-        b[top : top + len(one.a), starts[i] : starts[i] + len(one.b)] = (one.b * one.scale).t()
-        top += len(one.a)
-    a = torch.cat([one.a for *_, one in own])
-    return _JoinedMatrices(a.t().contiguous(), b, tuple((name, len(one.a)) for _, name, one in own))
+    b, row = like.new_zeros((sum(len(adapter.a) for *_, adapter in entries), like.shape[1])), 0
+    for i, _, adapter in entries:
+        b[row : row + len(adapter.a), starts[i] : starts[i] + len(adapter.b)] = (adapter.b * adapter.scale).t()
+        row += len(adapter.a)
+    a = torch.cat([adapter.a for *_, adapter in entries])
+    return _JoinedMatrices(a.t().contiguous(), b, tuple((name, len(adapter.a)) for _, name, adapter in entries))
 
 
 def _base(layer: Any) -> Any:
@@ -202,21 +201,21 @@ def apply_layers(layers: tuple[Any, ...], x: torch.Tensor) -> torch.Tensor:
     """
     y = apply_bases([_base(layer) for layer in layers], x)
     if (routed := next((layer for layer in layers if isinstance(layer, _RoutedLayer)), None)) is not None:
-        routed.lanes.add_outputs(y, x, layers)
+        routed.shared_model.add_outputs(y, x, layers)
     return y
 
 
 def apply_layer(layer: Any, x: torch.Tensor) -> torch.Tensor:
-    """Return a linear layer's outputs [B, out]; a few float32 rows as W x^T, which MKL computes faster than x W^T."""
-    few = x.device.type == "cpu" and 1 < len(x) <= _TRANSPOSED_ROWS
-    if not few or type(layer) is not torch.nn.Linear or hasattr(layer.weight, "ds_id"):
+    """Return a linear layer's outputs [B, out]. On a CPU few rows are computed as W x^T, faster in MKL than x W^T."""
+    is_small = x.device.type == "cpu" and 1 < len(x) <= _TRANSPOSED_ROWS
+    if not is_small or type(layer) is not torch.nn.Linear or hasattr(layer.weight, "ds_id"):
         return layer(x)  # type: ignore[no-any-return]
     y = torch.mm(layer.weight, x.t()).t().contiguous()
     return y if layer.bias is None else y + layer.bias
 
 
 _TRANSPOSED_ROWS = 48
-"""Rows up to which that pays: .56 of a step's time with 2, .82 with 8, .95 with 32, none with 64 (SmolLM2, AVX2)."""
+"""Maximum rows for W x^T. A step takes .56 of the time with 2, .82 with 8, .95 with 32, 1 with 64 (SmolLM2, AVX2)."""
 
 
 def apply_bases(layers: Sequence[Any], x: torch.Tensor) -> torch.Tensor:

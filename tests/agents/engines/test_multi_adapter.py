@@ -13,7 +13,7 @@ from agents.adapter_config import AdapterSpec
 from agents.bf16 import convert_to_bf16
 from agents.engines.base import Completion, Request
 from agents.engines.in_process import InProcessEngine
-from agents.engines.lanes import Lanes
+from agents.engines.multi_adapter import MultiAdapterModel
 from agents.errors import WeightsError
 from agents.precision import Precision
 from agents.published import FolderWeights, wrap_adapter
@@ -133,17 +133,17 @@ def test_folders_and_trained_modules_share_the_base(tmp_path: Path) -> None:
 def test_without_rows_of_an_adapter_a_pass_is_the_base() -> None:
     """For any shape: a model may see fewer rows than the batch has."""
     base = make_base()
-    lanes = Lanes(base, bf16=False)
-    lanes.add_adapter("a", randomise_adapter(create_adapter(base, AdapterSpec(rank=2), 0), 0))
+    shared_model = MultiAdapterModel(base, bf16=False)
+    shared_model.add_adapter("a", randomise_adapter(create_adapter(base, AdapterSpec(rank=2), 0), 0))
     ids = torch.arange(6).reshape(2, 3)
     with torch.no_grad():
         expected = base(input_ids=ids).logits
-        assert torch.equal(lanes.model(input_ids=ids).logits, expected), "nobody was routed yet"
-        lanes.route(["b", "c", "c"])
-        assert torch.equal(lanes.model(input_ids=ids).logits, expected)
-        lanes.route(["a", "b", "b"])
+        assert torch.equal(shared_model.model(input_ids=ids).logits, expected), "nobody was routed yet"
+        shared_model.route(["b", "c", "c"])
+        assert torch.equal(shared_model.model(input_ids=ids).logits, expected)
+        shared_model.route(["a", "b", "b"])
         with pytest.raises(ValueError, match="2 rows came"):
-            lanes.model(input_ids=ids)
+            shared_model.model(input_ids=ids)
 
 
 def test_a_name_that_loses_its_adapter_is_the_base(tmp_path: Path) -> None:

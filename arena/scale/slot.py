@@ -1,4 +1,4 @@
-"""Slot of one engine in a run: its current process, waiting requests, and number of replacements."""
+"""State that the driver keeps for each engine: its current process, waiting requests and number of replacements."""
 
 import asyncio
 from collections import Counter
@@ -14,36 +14,38 @@ from arena.scale.tensors import RankWeights, WeightsGone
 from arena.scale.worker import Worker, WorkerDied
 
 PendingRequest = tuple[Request, asyncio.Future[Completion]]
+"""Request with the future of its reply."""
 
 
 class Shipment(NamedTuple):
-    """Version of a policy's weights, as sent to every engine."""
+    """Published version of a policy, to be sent to every engine."""
 
     version: int
     weights: Any
-    """FolderWeights, or RankWeights, which are broadcast."""
+    """FolderWeights, of which engines get a copy of the folder, or RankWeights, which are broadcast."""
 
     @property
     def is_available(self) -> bool:
-        """Return True while an engine can still receive it, before the ranks learn on."""
+        """True while an engine can still receive it: until the next update, if the weights are on the ranks."""
         return not isinstance(self.weights, RankWeights) or self.weights.is_current()
 
 
 @dataclass(eq=False, kw_only=True)
 class EngineSlot:
-    """Slot of an engine across its successive processes: current process, waiting requests and replacements."""
+    """One of a run's engines, across its successive processes: current process, waiting requests, replacements."""
 
     index: int
     make: Callable[["EngineSlot"], Worker]
-    fetch: Callable[[str, Shipment, "EngineSlot"], Awaitable[None]]
+    """Create the actor of a new process."""
+    broadcast: Callable[[str, Shipment, "EngineSlot"], Awaitable[None]]
     """Broadcast a version of a policy from the ranks to this engine. Raises WorkerDied or WeightsGone."""
     send: Callable[[str, Path], Awaitable[Path]]
-    """(node, folder of the driver) -> the folder on that node, where it is sent if it is missing."""
+    """(node, folder of the driver) -> path of the folder on that node, which is sent there if missing."""
     worker: Worker | None = None
     ready: bool = False
     """True if requests may be sent."""
     is_given_up: bool = False
-    """True if the engine was given up."""
+    """True if the engine will not be replaced any more."""
     restarts: int = 0
     """Number of replacements since the last update."""
     matches: int = 0
@@ -53,16 +55,20 @@ class EngineSlot:
     answered: asyncio.Event = field(default_factory=asyncio.Event)
     """Set after each batch."""
     waiting: list[PendingRequest] = field(default_factory=list)
+    """Requests that have not been sent."""
     forgotten: list[str] = field(default_factory=list)
     """Keys of streams to drop with the next batch."""
     served: dict[str, Shipment] = field(default_factory=dict)
     """Published versions that the process serves, by policy."""
-    torn: set[str] = field(default_factory=set)
-    """Policies whose weights are being replaced, or could not be: no request for them is sent."""
+    incomplete: set[str] = field(default_factory=set)
+    """Policies whose weights are incomplete, because a broadcast is in progress or has failed. They get no requests."""
     syncing: asyncio.Lock = field(default_factory=asyncio.Lock)
-    whereabouts: Location | None = None
+    """Held while published weights are sent."""
+    location: Location | None = None
     _before: Counter[str] = field(default_factory=Counter)
+    """Statistics of earlier processes."""
     _now: Mapping[str, float] = field(default_factory=dict)
+    """Statistics of the current process."""
 
     @property
     def name(self) -> str:
@@ -70,51 +76,54 @@ class EngineSlot:
         return f"engine {self.index}"
 
     async def start(self, published: Mapping[str, Shipment]) -> None:
-        """Start a new process, bring it up to date with the published versions, and mark it ready.
+        """Start a new process, send it the published versions, and mark the engine ready.
 
         Raises WorkerDied or the engine's own error.
         """
         self._before, self._now = Counter(self.figures()), {}
-        self.served, self.torn, self.syncing = {}, set(), asyncio.Lock()
+        self.served, self.incomplete, self.syncing = {}, set(), asyncio.Lock()
         self.worker = worker = self.make(self)
         await worker.await_start()
         await worker.call("open", label="its start")
-        self.whereabouts = await worker.call("whereabouts", label="its start")
+        self.location = await worker.call("locate", label="its start")
         await self.sync(published)
         self.ready = True
 
     async def sync(self, published: Mapping[str, Shipment]) -> None:
-        """Send the process all published versions that it lacks, and retire policies no longer published.
+        """Send the process all published versions that it lacks, and retire policies that are no longer published.
 
-        Weights that the ranks no longer hold are left out: the engine gets the policy's next version.
+        Weights that the ranks no longer hold are skipped: the engine gets the policy's next version instead.
         """
         async with self.syncing:
             for policy in [name for name in self.served if name not in published]:
                 del self.served[policy]
                 await self.ask("retire", policy)
-            # versions published meanwhile are sent, too: nothing is awaited after the last check
+            # also sends versions that are published meanwhile: nothing is awaited after the last check
             while due := [n for n, one in published.items() if self.served.get(n) is not one and one.is_available]:
                 policy, shipment = due[0], published[due[0]]
                 if isinstance(shipment.weights, RankWeights):
                     with suppress(WeightsGone):  # then it is no longer due
-                        await self.fetch(policy, shipment, self)
+                        await self.broadcast(policy, shipment, self)
                 else:
                     weights = replace(shipment.weights, folder=await self.send_folder(shipment.weights.folder))
                     await self.ask("publish", policy, shipment.version, weights, label=f"publish of {policy}")
                     self.served[policy] = shipment
 
     async def send_folder(self, folder: Path) -> Path:
-        """Send the driver's model folder to the engine's node if needed. Returns its path there. Raises WorkerDied."""
-        assert self.worker is not None and self.whereabouts is not None
+        """Send a model folder of the driver to the engine's node if needed. Returns its path there.
+
+        Raises WorkerDied, with the process killed, if the node is gone.
+        """
+        assert self.worker is not None and self.location is not None
         try:
-            return await self.send(self.whereabouts.node, folder)
+            return await self.send(self.location.node, folder)
         except WorkerDied as error:
             self.worker.kill()
             raise WorkerDied(f"{self.name} died: {error}") from None
 
     def serves(self, policy: str) -> bool:
-        """Return True if requests for this policy may be sent now."""
-        return self.ready and policy in self.served and policy not in self.torn
+        """Return True if requests for the policy may be sent now."""
+        return self.ready and policy in self.served and policy not in self.incomplete
 
     async def wait_idle(self) -> None:
         """Wait until the engine has answered the batch that it computes."""
@@ -123,13 +132,13 @@ class EngineSlot:
             await self.answered.wait()
 
     def take_due(self) -> list[PendingRequest]:
-        """Remove and return the waiting requests that may be sent now and are still wanted."""
-        due = [one for one in self.waiting if self.serves(one[0].policy)]
-        self.waiting = [one for one in self.waiting if not self.serves(one[0].policy)]
-        return [one for one in due if not one[1].done()]
+        """Remove the waiting requests that may be sent now, and return those that were not cancelled."""
+        due = [pending for pending in self.waiting if self.serves(pending[0].policy)]
+        self.waiting = [pending for pending in self.waiting if not self.serves(pending[0].policy)]
+        return [pending for pending in due if not pending[1].done()]
 
     async def ask_results(self, method: str, *arguments: Any, label: str) -> list[Any]:
-        """Call a method that returns (results, engine statistics). Stores the statistics and returns the results."""
+        """Call a method that returns (results, statistics), store the statistics, and return the results."""
         answer, self._now = await self.ask(method, *arguments, label=label)
         return list(answer)
 

@@ -10,7 +10,7 @@ from agents.stream import MediaSpan
 from arena.learn.plan import Plan, Planner
 from arena.learn.samples import Sample
 from arena.parts.schedules import Clock
-from arena.scale.parcels import Streams, pack, unpack
+from arena.scale.packed_plan import PackedStreams, pack_plan, unpack_plan
 from tests.factories.scaled import CASES, load_initial_model
 
 
@@ -42,7 +42,7 @@ def assert_equal_samples(one: Sample, other: Sample) -> None:
 @pytest.mark.parametrize("name", ["packed ragged", "pairs by dpo", "demonstrations", "several epochs", "empty ranks"])
 def test_parts_of_all_ranks_form_the_plan(name: str) -> None:
     plan = make_plan(name)
-    parts = [unpack(pack(plan.for_rank(rank))) for rank in range(2)]
+    parts = [unpack_plan(pack_plan(plan.for_rank(rank))) for rank in range(2)]
     for rank, part in enumerate(parts):
         assert part.old is None or plan.old is None or part.old[rank] == plan.old[rank]
         assert len(part.steps) == len(plan.steps)
@@ -73,7 +73,7 @@ def test_optional_columns_may_differ_from_sample_to_sample() -> None:
         i: replace(s, reference=None, fresh=np.ones_like(s.learned)) if i % 2 else s for i, s in plan.samples.items()
     }
     changed[0] = replace(changed[0], stream=replace(changed[0].stream, media=[image]))
-    restored = unpack(pack(replace(plan, samples=changed)))
+    restored = unpack_plan(pack_plan(replace(plan, samples=changed)))
     assert restored.samples.keys() == changed.keys()
     for i, sample in changed.items():
         assert_equal_samples(restored.samples[i], sample)
@@ -81,6 +81,6 @@ def test_optional_columns_may_differ_from_sample_to_sample() -> None:
 
 
 def test_empty_plan_round_trip() -> None:
-    assert Streams.of({}).unpack() == {}
+    assert PackedStreams.of({}).unpack() == {}
     plan = replace(make_plan("packed ragged"), samples={}, old=None, steps=())
-    assert unpack(pack(plan.for_rank(0))).samples == {}
+    assert unpack_plan(pack_plan(plan.for_rank(0))).samples == {}
