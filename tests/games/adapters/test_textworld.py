@@ -171,7 +171,7 @@ def test_feedback_omits_the_interpreters_status_line() -> None:
 
 
 def test_cache_is_bounded_and_keeps_recently_used_games(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(textworld_games, "MAX_KEPT", 2)
+    monkeypatch.setattr(textworld_games, "MAX_CACHED", 2)
     now = time.time()
     for name, age in ("old", 9000), ("older", 9999), ("used", 5):
         for suffix in (".z8", ".json"):
