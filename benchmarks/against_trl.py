@@ -156,7 +156,7 @@ def format_summary(result: dict[str, Any]) -> Iterator[str]:
         seconds, ratio = found["seconds"], found["ratio of seconds"]["median"]
         yield (
             f"    TRL, {name:14} {seconds['trl']:6.2f} s    Arena {seconds['arena']:6.2f} s    Arena / TRL "
-            f"{ratio:.2f} by the clock, {found['ratio of cpu_seconds']['median']:.2f} by CPU time"
+            f"{ratio:.2f} by wall time, {found['ratio of cpu_seconds']['median']:.2f} by CPU time"
         )
     goal = result["verdict"]
     claim = f"an iteration takes at most {GOAL} of TRL's step ({goal['against']})"

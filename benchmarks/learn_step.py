@@ -48,7 +48,7 @@ TARGETS = {"warm": 1.0, "cold": 1.2}
 """Maximum ratios of Arena's time to the bare program's."""
 
 
-# -- the arms, each in a process of its own ------------------------------------------------------------------
+# -- the arms, each in its own process -----------------------------------------------------------------------
 
 
 def make_streams(workload: str) -> list[Any]:

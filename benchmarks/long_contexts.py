@@ -61,7 +61,7 @@ class ComputeCounter:
     """Counter of the tokens that decoders compute and of the peak bytes of their caches."""
 
     def __init__(self) -> None:
-        self.tokens = self.kept = self.batch = 0
+        self.tokens = self.stored = self.batch = 0
 
     def install(self) -> None:
         """Replace methods of decoders and caches so that they count from now on."""
@@ -73,7 +73,7 @@ class ComputeCounter:
 
         def count_put(store: KVStore, key: str, kv: Any) -> None:
             put(store, key, kv)
-            self.kept = max(self.kept, store._bytes)
+            self.stored = max(self.stored, store._bytes)
 
         def count_join(batch: Any, *arguments: Any, **options: Any) -> None:
             join(batch, *arguments, **options)
@@ -107,7 +107,7 @@ def measure_arm(counts: ComputeCounter, matches: int, turns: int, share: float, 
     shape, _ = read_shape("nano")
     last = OPENING + turns * (OBSERVED + SPOKEN) + THOUGHT
     full_bytes = matches * last * estimate_cache_per_token(shape, ComputeConfig(Precision.FP32))
-    counts.tokens = counts.kept = counts.batch = 0
+    counts.tokens = counts.stored = counts.batch = 0
 
     async def play_arm() -> list[Stream]:
         engine = InProcessEngine(Precision.FP32, matches // batches, int(share * full_bytes))
@@ -122,7 +122,7 @@ def measure_arm(counts: ComputeCounter, matches: int, turns: int, share: float, 
         "per distinct": round(counts.tokens / count_distinct(streams), 3),
         "CPU seconds": round(process_time() - start, 1),
     }
-    return row | {"kept bytes": counts.kept, "batch bytes": counts.batch, "bytes by formula": full_bytes}
+    return row | {"kept bytes": counts.stored, "batch bytes": counts.batch, "bytes by formula": full_bytes}
 
 
 def count_fitting(contexts: float) -> int:

@@ -215,14 +215,14 @@ def measure_speed(game: str, matches: int, rounds: int) -> dict[str, Any]:
 class WaitingPlayer:
     """Wrapper of a player that waits until all matches have started, so that all are in flight at once."""
 
-    def __init__(self, player: ScriptedPlayer, begun: list[int], gate: asyncio.Event) -> None:
-        self.player, self.begun, self.gate = player, begun, gate
+    def __init__(self, player: ScriptedPlayer, started: list[int], gate: asyncio.Event) -> None:
+        self.player, self.started, self.gate = player, started, gate
         self.streams, self.stream_keys, self.version = player.streams, player.stream_keys, 0
 
     async def act(self, view: View) -> Act:
         """Wait for all other matches before the first act, then play."""
         if not self.gate.is_set():
-            self.begun[0] += 1
+            self.started[0] += 1
             await self.gate.wait()
         return await self.player.act(view)
 
@@ -240,29 +240,29 @@ def measure_growth(game: str, sizes: list[int]) -> list[dict[str, float]]:
 
 
 async def _measure_in_flight(game: str, size: int) -> dict[str, float]:
-    begun, gate, acts = [0], asyncio.Event(), 0
+    started, gate, acts = [0], asyncio.Event(), 0
     plans = make_plans(game, size)
-    memory_before, started = tracemalloc.get_traced_memory()[0], time.perf_counter()
+    memory_before, start = tracemalloc.get_traced_memory()[0], time.perf_counter()
 
     async def play(plan: MatchPlan) -> MatchRecord:
         nonlocal acts
         env = games.make(game)
         scripted = (ScriptedPlayer(make_scripted("random", 2 * plan.seed + i, env)) for i in range(len(plan.seats)))
-        players = {s: WaitingPlayer(script, begun, gate) for s, script in zip(plan.seats, scripted, strict=True)}
+        players = {s: WaitingPlayer(script, started, gate) for s, script in zip(plan.seats, scripted, strict=True)}
         record = await play_match(plan, env, players, Limits())
         acts += len(record.turns)
         return record
 
     task = asyncio.create_task(play_all(plans, play, lambda record: None, size))
-    while begun[0] < size:
+    while started[0] < size:
         await asyncio.sleep(0)
     memory, gathered = tracemalloc.get_traced_memory()[0] - memory_before, time.perf_counter()
     gate.set()
     await task
     ended = time.perf_counter()
     return {
-        "matches": size, "kib_per_match": memory / size / 1024, "start_us_per_match": (gathered - started) / size * 1e6,
-        "us_per_act": (ended - started) / acts * 1e6, "matches_per_second": size / (ended - started),
+        "matches": size, "kib_per_match": memory / size / 1024, "start_us_per_match": (gathered - start) / size * 1e6,
+        "us_per_act": (ended - start) / acts * 1e6, "matches_per_second": size / (ended - start),
     }  # fmt: skip
 
 

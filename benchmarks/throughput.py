@@ -116,13 +116,13 @@ def play_bare(world: str, matches: int) -> None:
         game.payoffs(), game.report()
 
 
-def play_orchestrated(world: str, matches: int, in_flight: int, begun: Callable[[], None] = lambda: None) -> int:
-    """Play the matches with records and log, and return the number of acts. Calls `begun` as each match begins."""
+def play_orchestrated(world: str, matches: int, in_flight: int, on_begin: Callable[[], None] = lambda: None) -> int:
+    """Play the matches with records and log, and return the number of acts. Calls `on_begin` as each match begins."""
     acts = 0
 
     async def play(plan: MatchPlan) -> MatchRecord:
         nonlocal acts
-        begun()
+        on_begin()
         record = await play_match(plan, *make_table(plan, YieldingPlayer), Limits())
         acts += len(record.turns)
         return record

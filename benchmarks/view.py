@@ -167,8 +167,8 @@ def measure_follow(server: Server, run: Path, seconds: float = 20.0) -> dict[str
     folder, process = RunFolder.open(run), psutil.Process(server.child.pid)
     records = make_matches(ITERATIONS, 8_000)
     server.ask("runs/run/matches")
-    cpu, begun, added, changes = process.cpu_times(), time.perf_counter(), 0, ""
-    while time.perf_counter() - begun < seconds:
+    cpu, start, added, changes = process.cpu_times(), time.perf_counter(), 0, ""
+    while time.perf_counter() - start < seconds:
         batch = records[added : added + max(1, len(records) // 13)]
         if batch:
             folder.log.extend(batch)

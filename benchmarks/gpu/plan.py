@@ -119,13 +119,13 @@ def compare_with_trl(sheet: Sheet, size: Size, device: torch.device) -> None:
     rows, tokens, rounds = size.trl_shape
     for name, group in (("one prompt", rows), ("a prompt for each pair", 2)):
         if sheet.seconds_left < 20.0:
-            return sheet.skip(f"beside TRL, {name}", "the part's time was up")
+            return sheet.skip(f"compared with TRL, {name}", "the part's time was up")
         found = measure(0, rows, tokens, rounds, ["autocast"], group)
         sheet.note(name, found)
         seconds = found["settings"]["autocast"]["seconds"]
         text = f"Arena {seconds['arena']:.2f} s, TRL {seconds['trl']:.2f} s"
         sheet.claim(
-            f"beside TRL, {name}, {rows} × {tokens} tokens",
+            f"compared with TRL, {name}, {rows} × {tokens} tokens",
             f"{text}, ratio {judge_ratio(found['settings'])['ratio']:.2f}",
         )
 

@@ -42,7 +42,7 @@ def check_repeats(sheet: Sheet, size: Size, device: torch.device) -> None:
             for name, work in works.items():
                 label = f"{name} twice, {precision}, {mode}"
                 sheet.attempt(label, partial(_run_twice, sheet, label, context, work, device))
-    sheet.attempt("a reply alone = in company", lambda: _check_batch_invariance(sheet, model, size))
+    sheet.attempt("a reply alone = in a batch", lambda: _check_batch_invariance(sheet, model, size))
 
 
 def check_resume(sheet: Sheet, size: Size, device: torch.device) -> None:
@@ -107,7 +107,7 @@ def _check_batch_invariance(sheet: Sheet, model: Any, size: Size) -> None:
     gaps = [abs(a.logprobs[0] - b.logprobs[0]) for a, b in zip(alone, together, strict=True)]
     sheet.note("alone and in company", {"same_ids": sum(same), "of": len(same), "first_token_gap": max(gaps)})
     text = f"{sum(same)} of {len(same)} the same ids; first token's log-probability within {max(gaps):.2g}"
-    sheet.claim("a reply alone = in company, fp32", text)
+    sheet.claim("a reply alone = in a batch, fp32", text)
 
 
 def _check_loaded(sheet: Sheet, size: Size, device: torch.device) -> None:

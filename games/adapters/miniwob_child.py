@@ -21,7 +21,7 @@ class Server:
         os.environ["SE_OFFLINE"] = "true"  # else selenium would download drivers
         self.task = ""
         self.env: Any = None
-        self.seen: dict[str, Any] = {}
+        self.observation: dict[str, Any] = {}
         self.reward, self.is_over = 0.0, False
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -45,7 +45,7 @@ class Server:
             raw = importlib.import_module("miniwob.reward").get_raw_reward
             self.env = gymnasium.make(f"miniwob/{task}-v1", disable_env_checker=True, reward_processor=raw)
             self.task = task
-        self.seen, _ = self.env.reset(seed=seed)
+        self.observation, _ = self.env.reset(seed=seed)
         self.reward, self.is_over = 0.0, False
         self.env.unwrapped.instance.driver.execute_script(STOP_CLOCK)
 
@@ -56,7 +56,7 @@ class Server:
         if match is None:
             return "no such act"
         verb, target, typed_text = match.groups()
-        refs = [int(element["ref"]) for element in self.seen["dom_elements"]]
+        refs = [int(element["ref"]) for element in self.observation["dom_elements"]]
         if verb == "press":
             keys = inner.action_space_config.allowed_keys
             if f"<{target}>" not in keys and target not in keys:
@@ -70,7 +70,7 @@ class Server:
         else:
             action = inner.create_action(kinds.FOCUS_ELEMENT_AND_TYPE_TEXT, ref=int(target), text=typed_text)
         try:
-            self.seen, reward, is_over, is_cut, _ = self.env.step(action)
+            self.observation, reward, is_over, is_cut, _ = self.env.step(action)
         except Exception:  # noqa: BLE001 selenium raises many classes of errors
             inner.instance.driver.execute_script("return 1")  # raises if the browser itself is gone
             return f"the browser cannot {verb} there"
@@ -82,10 +82,10 @@ class Server:
         elements = [
             {"ref": int(each["ref"]), "parent": int(each["parent"]), "tag": str(each["tag"]), "text": str(each["text"]),
              "value": str(each["value"]), "focused": bool(each["flags"][0])}
-            for each in self.seen["dom_elements"]
+            for each in self.observation["dom_elements"]
         ]  # fmt: skip
-        screenshot = self.seen["screenshot"]
+        screenshot = self.observation["screenshot"]
         data = base64.b64encode(screenshot.tobytes()).decode() if picture else ""
         pixels = {"pixels": data, "shape": list(screenshot.shape)} if picture else {}
-        observation = {"task": str(self.seen["utterance"]), "elements": elements, **pixels}
+        observation = {"task": str(self.observation["utterance"]), "elements": elements, **pixels}
         return {**observation, "reward": self.reward, "done": self.is_over}

@@ -21,7 +21,7 @@ SOUP, SHAPED = PARTS = ("soup", "shaped")
 ACTS = {"north": (0, -1), "south": (0, 1), "east": (1, 0), "west": (-1, 0), "stay": (0, 0), "interact": "interact"}
 """Acts with their values in the library."""
 FACING = {move: word for word, move in ACTS.items()}
-THINGS = {"P": "pot", "O": "onions", "T": "tomatoes", "D": "dishes", "S": "serving hatch", "X": "counter"}
+TERRAIN = {"P": "pot", "O": "onions", "T": "tomatoes", "D": "dishes", "S": "serving hatch", "X": "counter"}
 ONIONS = ("onion",) * 3
 MODULE = "overcooked_ai_py"
 
@@ -108,7 +108,7 @@ class Overcooked(ForeignGame):
     def rules(self) -> str:
         """Return how to act, the legend of the drawing, and the orders."""
         cells = "".join(map("".join, load_kitchen(self.kitchen_name).terrain_mtx))
-        letters = ", ".join(f"{letter} {thing}" for letter, thing in THINGS.items() if letter in cells)
+        letters = ", ".join(f"{letter} {thing}" for letter, thing in TERRAIN.items() if letter in cells)
         return (
             f"You are one of the cooks in a kitchen: {letters}. All act at the same time and share the points. Each "
             f"turn write one of {', '.join(ACTS)}. A direction moves you there, or only turns you if the way is not "
@@ -192,13 +192,13 @@ class Overcooked(ForeignGame):
     def _list_facts(self) -> dict[str, Any]:
         with self._set_recipes() as rules:
             cooks = "; ".join(map(_describe_cook, self.seats, self.env.players))
-            things = {place: _describe_thing(thing) for place, thing in sorted(self.env.objects.items())}
+            objects = {place: _describe_object(item) for place, item in sorted(self.env.objects.items())}
             pots = [
-                f"{_format_place(place)}: {things.get(place, 'empty')}" for place in sorted(rules.get_pot_locations())
+                f"{_format_place(place)}: {objects.get(place, 'empty')}" for place in sorted(rules.get_pot_locations())
             ]
             counters = [
-                f"{_format_place(place)}: {thing}"
-                for place, thing in things.items()
+                f"{_format_place(place)}: {item}"
+                for place, item in objects.items()
                 if place not in rules.get_pot_locations()
             ]
         bonus = self._describe_orders("bonus_orders")
@@ -252,7 +252,7 @@ def _describe_ingredients(ingredients: Sequence[str]) -> str:
     return ", ".join(f"{n} {plurals[name] if n > 1 else name}" for name, n in counts.items() if n) or "nothing"
 
 
-def _describe_thing(thing: Any) -> str:
+def _describe_object(thing: Any) -> str:
     """Return an object's name; for a soup, also its ingredients and whether it is ready."""
     if thing.name != "soup":
         return str(thing.name)
@@ -261,7 +261,7 @@ def _describe_thing(thing: Any) -> str:
 
 
 def _describe_cook(seat: str, cook: Any) -> str:
-    holds = f", holding {_describe_thing(cook.held_object)}" if cook.held_object else ""
+    holds = f", holding {_describe_object(cook.held_object)}" if cook.held_object else ""
     return f"{seat} at {_format_place(cook.position)} facing {FACING[cook.orientation]}{holds}"
 
 

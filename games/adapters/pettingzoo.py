@@ -124,8 +124,8 @@ class PettingZooGame(ForeignGame):
         """Return this seat's current facts if the environment's wording describes them, else its last observation."""
         if self.ended or seat != str(self.env.agent_selection):
             with self._random.activate():
-                if seen := self.wording.describe(self.env.unwrapped, seat):
-                    return seen
+                if facts := self.wording.describe(self.env.unwrapped, seat):
+                    return facts
         return copy.deepcopy(self._last_seen.get(seat, {}))
 
     def legal(self, seat: str) -> list[str]:
