@@ -190,9 +190,9 @@ def measure_packing(lengths: Sequence[int] = (5, 10, 20), matches: int = 16, rou
     }
     return {
         "what": f"forward and backward of nano on {matches} trajectories; packed: one stream, one forward; per turn: "
-        "each turn is a separate sample with its complete history, as in systems that train turns separately; no opening "
-        "is shared between streams in either arm. gradient_gap: largest difference of a gradient's entry, over the "
-        "largest entry",
+        "each turn is a separate sample with its complete history, as in systems that train turns separately; no "
+        "opening is shared between streams in either arm. gradient_gap: largest difference of a gradient's entry, over "
+        "the largest entry",
         "by_turns": arms,
         "growth_of_tokens": token_growth,
         "growth_of_seconds": second_growth,
