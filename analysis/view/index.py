@@ -191,7 +191,7 @@ def _read_stamp(path: Any) -> tuple[int, int]:
 
 
 def _collect_names(part: Any) -> dict[str, set[str]]:
-    """Return the distinct games, statuses and policies of the short rows."""
+    """Return the distinct games, statuses and policies in a part of the index, by column."""
     policies = pc.struct_field(pc.list_flatten(part["seats"].combine_chunks()), "policy")
     columns = {"game": part["game"], "status": part["status"], "policy": policies}
     return {name: set(pc.unique(column).to_pylist()) for name, column in columns.items()}

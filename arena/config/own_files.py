@@ -174,7 +174,7 @@ def admit_servers(
 
 
 def admit_harnesses(run: Path, wanted: Experiment, recorded: Experiment, trust: bool = False) -> None:
-    """Raise ConfigError if a run folder names an untrusted agent program, which would be started or asked.
+    """Raise ConfigError if a run folder names an agent program that the user has not trusted.
 
     Programs of `wanted` that `recorded` lacks come from the user's command, so they are trusted. If no program is
     refused, or with `trust`, all of `wanted` are recorded as trusted.

@@ -24,7 +24,8 @@ SECONDS = 600.0
 
 
 def run_sealed(database: Any, query: str, seconds: float) -> Any:
-    """Run a query, in a thread because Python handles no signals while DuckDB works. Raises ConfigError on timeout."""
+    """Run a query and return its result as an Arrow table. Raises ConfigError after `seconds`."""
+    # in a thread, because Python handles no signals while DuckDB works
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(lambda: database.sql(query).to_arrow_table())
         try:

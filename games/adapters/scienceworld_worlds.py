@@ -106,7 +106,7 @@ def load_splits(task: str) -> dict[str, list[int]]:
 
 @functools.lru_cache(maxsize=512)
 def find_gold_path(task: str, variation: int, simplify: str) -> tuple[str, ...]:
-    """Return ScienceWorld's own solution of a variation, without those of its acts that it does not understand."""
+    """Return the acts of ScienceWorld's gold path for a variation, without acts that ScienceWorld itself refuses."""
     world = World(task, variation, simplify, False)
     for act in World(task, variation, simplify, False).load(gold=True)["gold"]:
         world.step(act)

@@ -76,9 +76,9 @@ def fumbler(game: Match, seed: int) -> Script:
 
 
 def _make_agent(game: Match, denies: Callable[[Goal], bool], instructs: bool = True) -> Script:
-    """Return a player that knows the goals, denies those for which `denies` is true, and grants the others.
+    """Return a scripted agent that knows the goals. It denies goals for which `denies` is true and grants the others.
 
-    It finds faults of a customer's phone by instructions; without `instructs` it ends the match instead.
+    To repair a customer's phone it gives instructions; without `instructs` it ends the match instead.
     """
     done_lookups: set[str] = set()
 

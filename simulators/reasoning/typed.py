@@ -28,7 +28,7 @@ WHOLE = re.compile(r"[+-]?\d{1,400}(?:\.0*)?", re.ASCII)
 
 @dataclass(frozen=True)
 class TypedTask:
-    """A checked task with its question and integer answer."""
+    """Well-formed task of a family, with its question and its integer answer."""
 
     text: str
     """The task in normal form: tasks that differ only in spaces are equal."""

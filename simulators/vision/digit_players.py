@@ -14,7 +14,7 @@ from simulators.vision.scenes import Scene, list_cells_of_colour
 
 
 class ShowsScene(Protocol):
-    """A match with a scene."""
+    """Protocol of a match that has a scene, the objects of its picture."""
 
     scene: Scene
 
