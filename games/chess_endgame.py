@@ -24,8 +24,8 @@ class ChessEndgame(TextGame):
 
     Draws: stalemate, loss of the rook, fifty moves of either side without a capture, or max_turns (repetition is
     not claimed). The start is a random legal position in which the rook's side is to move, has no mate in one, and its
-    rook is not attacked. Reward part "outcome": 1 and -1 at checkmate, otherwise `draw` for both. Options besides
-    TextGame's: strong, the seat with the rook; draw >= 0; max_turns >= 1, moves of both sides.
+    rook is not attacked. Reward part "outcome": 1 and -1 at checkmate, otherwise `draw` for both. More options:
+    strong, the seat with the rook; draw >= 0; max_turns >= 1, moves of both sides.
     reset(options={"fen": FEN}) starts from that position of the three pieces; either side may be to move.
     """
 
@@ -131,10 +131,7 @@ def _strip_signs(text: str) -> str:
 
 
 def _draw_position(rng: np.random.Generator, color: bool) -> chess.Board:
-    """Draw a random start position. The rook's side, white if `color` is True, is to move.
-
-    It has no mate in one, and its rook is not attacked.
-    """
+    """Draw a start position without a mate in one or an attacked rook. The rook's side (white if `color`) moves."""
     men = chess.Piece(chess.KING, color), chess.Piece(chess.ROOK, color), chess.Piece(chess.KING, not color)
     while True:
         board = chess.Board(None)

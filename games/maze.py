@@ -20,8 +20,7 @@ class Maze(Solitaire):
     """Walk through a maze. Acts: NORTH, EAST, SOUTH, WEST. Walking into a wall is legal and only loses a turn.
 
     Exactly one path joins any two cells. A walker that follows the wall passes each corridor at most twice, so the
-    default max_turns, 2 * size^2, always suffices. For LMRL-Gym's rewards, set reward "steps" and penalty 4. Options
-    besides Solitaire's:
+    default max_turns, 2 * size^2, suffices. For LMRL-Gym's rewards, set reward "steps" and penalty 4. More options:
 
     - size: 2 to 20 cells per side
     - view: "full" (the map), "place" (the walker's column and row, and the exits) or "partial" (only the exits)
@@ -40,17 +39,9 @@ class Maze(Solitaire):
     theory: ClassVar[Mapping[str, float]] = {"max_efficiency": 1.0}
 
     def __init__(
-        self,
-        *,
-        size: int = 5,
-        view: Literal["full", "place", "partial"] = "full",
-        layout: int | None = None,
-        starts: Starts = "any",
-        locks: int = 0,
-        expert: bool = False,
-        max_turns: int | None = None,
-        **options: Any,
-    ) -> None:
+        self, *, size: int = 5, view: Literal["full", "place", "partial"] = "full", layout: int | None = None,
+        starts: Starts = "any", locks: int = 0, expert: bool = False, max_turns: int | None = None, **options: Any
+    ) -> None:  # fmt: skip
         self.size = whole_number("size", size, least=2, most=20)
         self.locks = whole_number("locks", locks, least=0, most=min(MAX_LOCKS, self.size - 1))
         self.view, self.expert = choice("view", view, "full", "place", "partial"), flag("expert", expert)

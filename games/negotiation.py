@@ -1,8 +1,4 @@
-"""Two seats divide a pool of items that each values privately: OpenSpiel's `bargaining`, played in text.
-
-The instances are those of "Deal or No Deal" (Lewis et al. 2017), in games.families.pools; the theory is in
-games.families.bargaining, the texts for people are in games.families.bargaining_words.
-"""
+"""Division of items with private values: OpenSpiel's `bargaining` as text, on instances of Lewis et al. (2017)."""
 
 from __future__ import annotations
 

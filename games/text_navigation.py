@@ -42,15 +42,9 @@ class TextNavigation(Solitaire):
     theory: ClassVar[Mapping[str, float]] = {"max_efficiency": 1.0, "least_turns": 3.0}  # TAKE, GO, DROP
 
     def __init__(
-        self,
-        *,
-        rooms: int = 6,
-        items: int = 3,
-        subgoals: bool = False,
-        strategist: bool = False,
-        max_turns: int | None = None,
-        **options: Any,
-    ) -> None:
+        self, *, rooms: int = 6, items: int = 3, subgoals: bool = False, strategist: bool = False,
+        max_turns: int | None = None, **options: Any
+    ) -> None:  # fmt: skip
         self.size = whole_number("rooms", rooms, least=2, most=len(ROOMS))
         self.count = whole_number("items", items, least=1, most=len(ITEMS))
         self.subgoals = flag("subgoals", subgoals)

@@ -405,7 +405,7 @@ def test_league_round_trip() -> None:
         (make_league_section("{play: pfsp, policy: random}"), "`policy` belongs to `play: fixed`, not to `play: pfsp`"),
         (make_league_section("{play: past, lag: 0}"), "league.opponents[0].lag"),
         (make_league_section("{play: self, weight: -1.0}"), "league.opponents[0].weight"),
-        (make_league_section("{play: self, from: 3, until: 2}"), "met from iteration 3 until 2: never"),
+        (make_league_section("{play: self, from: 3, until: 2}"), "`from: 3` is after `until: 2`"),
         (make_league_section("{play: self, wieght: 1.0}"), "did you mean 'weight'?"),
         (make_league_section("{play: self, weight: 0.0}"), "no opponent has a weight above 0 in iteration 1"),
         (make_league_section("{play: self, until: 2}"), "no opponent has a weight above 0 in iteration 3"),

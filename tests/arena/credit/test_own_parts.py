@@ -85,10 +85,10 @@ def test_invalid_custom_part_gives_one_line(user_folder: Path, name: str, text: 
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ("return rewards[:-1]", "finite numbers, one a turn"),
-        ("return rewards * float('nan')", "finite numbers, one a turn"),
-        ("return None", "finite numbers, one a turn"),
-        ("return [[1], [2, 3]]", "finite numbers, one a turn"),
+        ("return rewards[:-1]", "finite numbers, one per turn"),
+        ("return rewards * float('nan')", "finite numbers, one per turn"),
+        ("return None", "finite numbers, one per turn"),
+        ("return [[1], [2, 3]]", "finite numbers, one per turn"),
         ("return batch.nothing", "own.py:f failed: line 2: AttributeError"),
     ],
 )

@@ -98,7 +98,7 @@ def list_answers(game: str, name: str, **options: Any) -> list[str]:
 def test_games_without_a_single_answer_are_refused() -> None:
     script = ScriptedContender("random")
     assert find_answering_seat(script, WITH_JUDGE) == "solver"
-    for game, message in (("kuhn_poker", "reports no `success`"), ("debate", "has 3 in debate")):
+    for game, message in (("kuhn_poker", "reports no `success`"), ("debate", "3 seats in debate")):
         with pytest.raises(ConfigError, match=message):
             find_answering_seat(script, GameSpec(name=game))
     with pytest.raises(ConfigError, match="who plays judge"):

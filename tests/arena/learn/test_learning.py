@@ -107,7 +107,9 @@ def test_nano_policy_learns_a_multi_turn_task() -> None:
 
 MUTATIONS = {
     "sign of the advantage": (arena.learn.clips, "ppo", "-tokens.advantages", "tokens.advantages"),
-    "mask shifted by one token": (arena.learn.gradients, "build_batch", "[k for k, own in", "[k - 1 for k, own in"),
+    "mask shifted by one token": (
+        arena.learn.gradients, "build_batch", "[k for k, is_sampled in", "[k - 1 for k, is_sampled in"
+    ),
     "predicting position": (arena.learn.gradients, "build_batch", "path[k - prefix - 1]", "path[k - prefix]"),
     "turn of a token": (
         arena.credit.samples, "make_samples", "item.advantages[places]", "item.advantages[places - 1]"

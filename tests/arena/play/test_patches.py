@@ -161,7 +161,7 @@ def test_patches_enter_the_loss_only_by_imitation() -> None:
         ("learn: {demonstrations: {}}", "give exactly one source"),
         (
             "play: {parts: [{patch: {expert: oracle}}]}\nlearn: {demonstrations: {patches: true, scripted: [oracle]}}",
-            "one of them",
+            "exactly one source",
         ),
     ],
 )

@@ -163,7 +163,7 @@ BAD: dict[str, tuple[dict[str, Any], int, str]] = {
         "see images",
     ),
     "the assistant last": ({"messages": [*ASK, {"role": "assistant", "content": "x"}]}, 400, "the last is a user's"),
-    "a system text amid": ({"messages": [*ASK, {"role": "system", "content": "x"}, *ASK]}, 400, "take turns"),
+    "a system text amid": ({"messages": [*ASK, {"role": "system", "content": "x"}, *ASK]}, 400, "must alternate"),
     "too long": ({"messages": [{"role": "user", "content": "x" * 900}]}, 400, "tokens, and the model's context is 256"),
     "far too long": ({"messages": [{"role": "user", "content": "x" * 10**6}]}, 400, "1000000 characters, and"),
     "a sampler's rule": ({"extra_body": {"min_p": 0.1}}, 400, "'min_p' is not supported"),

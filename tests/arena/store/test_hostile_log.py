@@ -143,7 +143,7 @@ EDITS: dict[str, tuple[dict[str, Any], str]] = {
         "match its columns, 0001-0000-b0-b0",
     ),
     "endless parents": ({"parent": "0001-0000" + "-b1" * 10**5, "parent_turn": 1}, "is no match id"),
-    "of another deal": ({"parent": "0001-0009", "parent_turn": 1}, "not of 0001-0009"),
+    "of another deal": ({"parent": "0001-0009", "parent_turn": 1}, "its parent, 0001-0009"),
     "no version": ({"schema": True}, "schema version True"),
     "half a version": ({"schema": float(SCHEMA_VERSION)}, "schema version 4.0"),
 }

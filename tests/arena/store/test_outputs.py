@@ -48,7 +48,7 @@ def test_only_own_pictures_are_overwritten(tmp_path: Path) -> None:
 
     Image.new("RGB", (3, 2), "red").save(tmp_path / "theirs.png")
     data = (tmp_path / "theirs.png").read_bytes()
-    with pytest.raises(ConfigError, match="no picture that Arena drew"):
+    with pytest.raises(ConfigError, match="not a picture that Arena drew"):
         write_output("--plot", tmp_path / "theirs.png", PICTURE, data)
     for _ in range(2):
         write_output("--plot", tmp_path / "ours.png", PICTURE, data)
@@ -61,7 +61,7 @@ def test_records_are_appended_to_record_files_only(tmp_path: Path) -> None:
         append_output("--out", tmp_path / "kept.jsonl", RECORDS, '{"id": "0000-0000"}')
     assert len((tmp_path / "kept.jsonl").read_text().splitlines()) == 2
     (tmp_path / ".bashrc").write_text("alias x=y\n")
-    with pytest.raises(ConfigError, match="no file of match records"):
+    with pytest.raises(ConfigError, match="not a file of match records"):
         append_output("--out", tmp_path / ".bashrc", RECORDS, '{"id": "0000-0000"}')
 
 

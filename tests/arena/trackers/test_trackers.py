@@ -248,5 +248,5 @@ def test_folder_named_like_a_package_is_not_installed(tmp_path: Path, monkeypatc
 
 def test_file_in_place_of_the_tensorboard_folder_is_refused(run: RunFolder) -> None:
     (run.path / "tensorboard").touch()
-    with pytest.raises(StoreError, match="tensorboard is no folder"):
+    with pytest.raises(StoreError, match="tensorboard is not a folder"):
         Trackers(["tensorboard"], run.path, 0, print)

@@ -133,7 +133,7 @@ def test_plays_a_corpus_from_a_file(tmp_path) -> None:
         ([*CORPUS, {"question": "Q?", "answer": "b", "hops": 9}], ", row 4: hops must be a whole number from 1 to 4"),
         (
             [*CORPUS, {"question": "Q?", "answer": "b", "evidence": ["Zebra"]}],
-            ", row 4: the evidence 'Zebra' is the title",
+            ", row 4: no page has the title 'Zebra'",
         ),
         ([b'{"title": "A", "title": "B", "text": "x"}'], ", row 1: title is given twice"),
         ([b'"' + b"x" * 1_000_001 + b'"'], ", row 1: it has 1,000,003 bytes, over 1,000,000"),
