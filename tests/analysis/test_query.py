@@ -225,7 +225,7 @@ def test_the_command_prints_no_control_characters_and_not_too_much(
 @pytest.mark.parametrize("day", ["'infinity'::date", "['infinity'::timestamp]", "'20000-01-01'::date"])
 @pytest.mark.parametrize("form", [[], ["--json"]])
 def test_date_beyond_python_is_refused_in_one_line(run_folder: Path, day: str, form: list[str]) -> None:
-    assert "ask for it as text" in get_refusal("sql", run_folder, f"select {day}", *form)
+    assert "convert it to text" in get_refusal("sql", run_folder, f"select {day}", *form)
     assert "infinity" in arena("sql", run_folder, "select 'infinity'::date::varchar").out
 
 

@@ -88,12 +88,12 @@ def step_count(config: Path, finished_run: Path, tmp_path_factory: pytest.TempPa
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("case", range(count_cases(10, 40)))
+@pytest.mark.parametrize("case", range(count_cases(4, 40)))
 def test_a_pipeline_killed_at_any_step_resumes_bit_by_bit(
     finished_run: Path, config: Path, step_count: int, tmp_path: Path, case: int
 ) -> None:
     """Each case kills in its own slice of the steps; every third one kills the resumed pipeline, too."""
-    count, rng = count_cases(10, 40), random.Random(case)
+    count, rng = count_cases(4, 40), random.Random(case)
     step = rng.randint(1 + step_count * case // count, step_count * (case + 1) // count)
     folder = tmp_path / "run"
     start = ["run", "selfplay", "--config", config, "--out", folder, "--json"]
