@@ -38,7 +38,7 @@ class Summariser(Protocol):
 
 
 class Player(Protocol):
-    """Protocol of whoever plays one seat in one match: a model, a scripted policy, an agent program or a person."""
+    """Player of one seat in one match: a model, a scripted policy, an agent program or a person."""
 
     async def act(self, view: View) -> Act:
         """Return the seat's next act. Never raises because of the view's text.

@@ -171,7 +171,7 @@ class Images:
     """Distinct images of a forward pass, and the feature row of each of its tokens."""
 
     media: tuple[MediaSpan, ...]
-    """One span per image."""
+    """Span of each image."""
     prefix: torch.Tensor
     """Row of the features for each token of the shared prefix, [P] int64; -1 for text."""
     suffix: torch.Tensor

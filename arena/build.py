@@ -63,7 +63,7 @@ class Factories:
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """All objects that a run's training loop (`Lab`) uses, such as policies, critic and league. `build` makes them."""
+    """Components of a run's training loop (`Lab`), such as policies, critic and league, made by `build`."""
 
     done: int
     """Number of committed iterations."""
@@ -105,7 +105,7 @@ async def build(
 ) -> Parts:
     """Build a run's parts from its newest valid checkpoint, or initial ones if it has none. Deletes newer data.
 
-    The engine must be open. The watcher is told about slow steps, and why newer checkpoints are invalid. Raises
+    The engine must be open. Notes slow steps, and why newer checkpoints are invalid, to the watcher. Raises
     StoreError if the run has checkpoints but none is intact, or if the league's pool in the checkpoint is empty.
     """
     checkpoint = _select_checkpoint(run, experiment, watcher)

@@ -312,7 +312,7 @@ class ChatPlayer:
     def _check_room(self, used: int, new: int, fresh: bool) -> None:
         """Raise ContextFull if the context has no room for `used` and `new` tokens and a reply.
 
-        Raises RoleError if a stream that starts anew (`fresh`) has no room even without the new tokens.
+        Raises RoleError if a new stream (`fresh`) has no room even without the new tokens.
         """
         if self._count_missing(used + new) <= 0:
             return

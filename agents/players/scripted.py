@@ -42,7 +42,7 @@ class Kind:
 
     @property
     def description(self) -> str:
-        """One-line description for listings, from docstrings.
+        """Line that `arena list policies` shows for this kind.
 
         It is the first line of the docstring of `make`. If `make` is a partial, those of its bound arguments follow.
         """

@@ -12,7 +12,7 @@ from games.contracts import View
 
 
 class CardKnowledge(NamedTuple):
-    """What hints have revealed of a Hanabi card: possible colours and ranks, as letters and digits; "" means any."""
+    """Colours and ranks that a Hanabi card may have by its hints, as letters and digits; "" means any."""
 
     colours: str
     ranks: str

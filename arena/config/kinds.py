@@ -1,4 +1,4 @@
-"""All kinds of parts by name, and the experiment's key for each kind."""
+"""Registry of the kinds of parts: each name, and its key in an experiment."""
 
 from typing import Any
 

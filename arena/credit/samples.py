@@ -89,7 +89,7 @@ def _number_pairs(credited: Sequence[CreditedTrajectory]) -> dict[int, NDArray[n
 
 
 TokenFigures = dict[tuple[str, int], dict[str, list[float]]]
-"""By (match, turn): lists of a turn's token values by name; see `compute_token_figures`."""
+"""Token values by name, for each (match, turn); made by `compute_token_figures`."""
 
 
 def select_fresh(policy: str, credited: Iterable[CreditedTrajectory]) -> list[CreditedTrajectory]:

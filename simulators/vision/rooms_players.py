@@ -120,4 +120,4 @@ PLAYERS: Mapping[str, Callable[[Match, int], Script]] = {
     "reviser": _make_reviser,
 }
 """Flawed demonstrators: `weak` confuses red and purple, blue and cyan, green and yellow half of the time; `reviser`
-does so anew each turn, and writes layouts until one seems to fit."""
+does so again in each turn, and writes layouts until one seems to fit."""

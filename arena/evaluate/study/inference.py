@@ -19,7 +19,7 @@ _NEGLIGIBLE = 1e-15
 
 
 class Tails(NamedTuple):
-    """One-sided p-values. A small `above` supports a mean above the tested value, a small `below` one below it."""
+    """One-sided p-values of the tested value against a higher mean (`above`) and a lower mean (`below`)."""
 
     above: float
     below: float
