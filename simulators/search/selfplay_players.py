@@ -41,7 +41,7 @@ def _make_oracle(game: LibraryGame, seed: int) -> Script:
         session, example = game.session, game.example
         for page in sorted(example.evidence - set(session.read)):
             return write_call("open" if page in session.found else "search", page, game.terse)
-        return write_question(example.program, game.terse)
+        return write_question(example.program, game.terse) if example.program else ""
 
     return act
 

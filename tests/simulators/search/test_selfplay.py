@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from games.contracts import View
 from simulators.conformance import play
 from simulators.search import SearchSelfplay, checker
 from simulators.search.acts import write_answer, write_question
@@ -190,6 +191,13 @@ def test_rejects_questions_of_another_split() -> None:
         get_rejection(read_evidence(game), write_question(other.example.program, terse=False))
         == "it is kept for another split"
     )
+
+
+def test_oracle_asks_nothing_about_an_example_without_a_program() -> None:
+    game = start_game()
+    game.reset(seed=5, options={"example": {**as_record(game.example), "program": ""}})
+    ask = SearchSelfplay.players["oracle"](game, 0)
+    assert ask(View.of(read_evidence(game), "proposer")) == ""
 
 
 def test_scripted_players_propose_and_solve() -> None:
