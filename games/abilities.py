@@ -25,9 +25,10 @@ class _Ability(type(Protocol)):  # type: ignore[misc]  # typing does not export 
 def _has_members(kind: type, ability: type) -> bool:
     """Return True if a class defines or annotates every member in the body of the protocol `ability`."""
     body = vars(ability)
-    methods = {name for name, member in body.items() if callable(member) and not name.startswith("_")}
+    public = {name: member for name, member in body.items() if not name.startswith("_")}
+    defined = {name for name, member in public.items() if callable(member) or isinstance(member, property)}
     typed = {name for base in kind.__mro__ for name in vars(base).get("__annotations__", ())}
-    return all(name in typed or hasattr(kind, name) for name in methods.union(body.get("__annotations__", ())))
+    return all(name in typed or hasattr(kind, name) for name in defined.union(body.get("__annotations__", ())))
 
 
 class Ability(Game, Protocol, metaclass=_Ability):
@@ -42,7 +43,8 @@ class Blocking(Ability, Protocol):
     `games/slow.py` can move slow calls to other processes.
     """
 
-    blocks: bool
+    @property
+    def blocks(self) -> bool: ...
 
 
 @runtime_checkable
@@ -52,7 +54,8 @@ class Waiting(Ability, Protocol):
     More of its steps may then run at a time than there are processors.
     """
 
-    waits: bool
+    @property
+    def waits(self) -> bool: ...
 
 
 @runtime_checkable
@@ -127,7 +130,8 @@ class GroundingLesson(NamedTuple):
 class GroundingLessons(Ability, Protocol):
     """Ability to draw lessons: labelled images of the game's world for training before play."""
 
-    lesson_kinds: Sequence[str]
+    @property
+    def lesson_kinds(self) -> Sequence[str]: ...
 
     def lesson(self, rng: random.Random, kind: str) -> GroundingLesson:
         """Draw a lesson of this kind, one of `lesson_kinds`, from the game's split. The game need not be reset.
@@ -166,14 +170,16 @@ class SpielRules(Ability, Protocol):
 class Personas(Ability, Protocol):
     """Ability to simulate people with several personas. `personas` lists their names; it may depend on options."""
 
-    personas: Sequence[str]
+    @property
+    def personas(self) -> Sequence[str]: ...
 
 
 @runtime_checkable
 class Split(Ability, Protocol):
     """Ability to divide hidden entities into a training and a test split. `split` names the one in use."""
 
-    split: str
+    @property
+    def split(self) -> str: ...
 
 
 @runtime_checkable
@@ -194,8 +200,9 @@ class Answers(Ability, Protocol):
 class Judged(Ability, Protocol):
     """Ability to have one seat judge another seat's answer, by yes or no."""
 
-    judge_seat: str
-    """Name of the judging seat; "" if the game's options omit it."""
+    @property
+    def judge_seat(self) -> str:
+        """Name of the judging seat; "" if the game's options omit it."""
 
 
 @runtime_checkable

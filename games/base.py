@@ -12,15 +12,37 @@ import copy
 import functools
 import math
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
 from gymnasium import spaces
-from pettingzoo import AECEnv
 
 from games.abilities import Pictures
 from games.contracts import ILLEGAL, MAX_PIXELS, REFEREE, Image, Message, View
+
+if TYPE_CHECKING:
+
+    class AECEnv:
+        """The members of PettingZoo's class that Arena uses, for mypy, which does not check pettingzoo."""
+
+        metadata: ClassVar[dict[str, Any]]
+        possible_agents: list[str]
+        agents: list[str]
+        agent_selection: str
+        rewards: dict[str, float]
+        terminations: dict[str, bool]
+        truncations: dict[str, bool]
+        infos: dict[str, dict[str, Any]]
+        _cumulative_rewards: dict[str, float]
+
+        def agent_iter(self, max_iter: int = ...) -> Iterator[str]: ...
+        def last(self, observe: bool = ...) -> tuple[Any, float, bool, bool, dict[str, Any]]: ...
+        def _accumulate_rewards(self) -> None: ...
+        def _deads_step_first(self) -> str: ...
+        def _was_dead_step(self, action: str | None) -> None: ...
+else:
+    from pettingzoo import AECEnv
 
 Word = TypeVar("Word", bound=str)
 STAKE = "stake"
@@ -125,7 +147,7 @@ def choice(name: str, value: Word, *known: str) -> Word:
     return value
 
 
-class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
+class TextGame(AECEnv):
     """Base class of text games; a subclass sets `seats` and implements `set_up`, `rules`, `public`, `private`, `play`.
 
     Options: illegal "retry" (the referee asks once more per turn) or "end"; penalty >= 0, the cost of an illegal act to

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
 REFEREE = "referee"
 """Sender of the game's own messages."""
@@ -190,11 +190,11 @@ class Game(Protocol):
     definitions of its tools, if there are any.
     """
 
-    name: str
+    name: ClassVar[str]
     title: str
-    rules_version: int
+    rules_version: ClassVar[int]
     reward_parts: Mapping[str, str]
-    theory: Mapping[str, float]
+    theory: ClassVar[Mapping[str, float]]
     perfect_information: bool
     cooperative: bool
     rivals: bool

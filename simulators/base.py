@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
 from games.base import TextGame
 from games.contracts import View
 
+Entity = TypeVar("Entity")
 MIXED = "mixed"
 TEST_SHARE = 5
 """One entity in this many belongs to the test split."""
@@ -85,7 +86,7 @@ class Simulator(TextGame):
         """
         return {}
 
-    def draw_entity(self, draw: Callable[[], Any], key: Callable[[Any], str]) -> Any:
+    def draw_entity(self, draw: Callable[[], Entity], key: Callable[[Entity], str]) -> Entity:
         """Call `draw` until it returns an entity (a patient or task, say) of the game's split, and return that entity.
 
         `key` returns an entity's identity as text; its hash decides between train and test. With split "all" the first

@@ -12,7 +12,7 @@ from games.contracts import TOOL, View
 from simulators.base import Script
 from simulators.data_analysis.questions import Question
 from simulators.data_analysis.session import ERROR
-from simulators.data_analysis.tables import Data
+from simulators.data_analysis.tables import Data, Kind
 
 
 class Match(Protocol):
@@ -20,7 +20,7 @@ class Match(Protocol):
 
     question: Question
     data: Data
-    kind: str
+    kind: Kind
 
 
 def _make_analyst(game: Match, seed: int, flawed: bool) -> Script:

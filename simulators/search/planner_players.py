@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from games.contracts import View
 from simulators.base import Script
 from simulators.search.acts import perform, read_act, write_answer, write_call
-from simulators.search.base import LibraryGame
+from simulators.search.players import Match as SearchMatch
 from simulators.search.players import choose_next_call, find_answer, parse_question
 from simulators.search.scoring import is_exact
+from simulators.search.session import Session
 
 READER = "reader"
 Plan = Callable[[Any, int], Callable[[], str]]
 """Factory that takes the match's game and a seed, and returns a planner: a function that returns its next act."""
 
 
-def measure_effort(game: LibraryGame) -> tuple[int, bool]:
+class Match(SearchMatch, Protocol):
+    """Attributes of a planner's match that the scripted players use."""
+
+    cost: float
+
+    def reset(self, seed: int | None = None) -> None: ...
+    def make_session(self) -> Session: ...
+
+
+def measure_effort(game: Match) -> tuple[int, bool]:
     """Return the number of calls of the player `reader` on this deal, and whether its answer would be right."""
     session = game.make_session()
     program = parse_question(game.question.text, game.terse)
@@ -31,7 +41,7 @@ def measure_effort(game: LibraryGame) -> tuple[int, bool]:
     return session.calls, is_exact(find_answer(game.question.text, session.texts, game.terse), game.question.answers)
 
 
-def succeeds_at_random(game: LibraryGame, seed: int) -> bool:
+def succeeds_at_random(game: Match, seed: int) -> bool:
     """Reset the game to this seed, let the random planner search, and return True if the reader is then right."""
     game.reset(seed=seed)
     plan = _make_random_plan(game, seed)
@@ -42,11 +52,11 @@ def succeeds_at_random(game: LibraryGame, seed: int) -> bool:
     return is_exact(find_answer(game.question.text, game.session.texts, game.terse), game.question.answers)
 
 
-def _write_stop(game: LibraryGame) -> str:
+def _write_stop(game: Match) -> str:
     return "." if game.terse else "STOP"
 
 
-def _make_random_plan(game: LibraryGame, seed: int) -> Callable[[], str]:
+def _make_random_plan(game: Match, seed: int) -> Callable[[], str]:
     """Return a planner that searches up to three random names seen so far, opens nothing, and stops."""
     rng = np.random.default_rng([seed, 1])  # independent of the match, which may have the same seed
     left = int(rng.integers(4))
@@ -62,7 +72,7 @@ def _make_random_plan(game: LibraryGame, seed: int) -> Callable[[], str]:
     return act
 
 
-def _make_reading_plan(game: LibraryGame, seed: int) -> Callable[[], str]:
+def _make_reading_plan(game: Match, seed: int) -> Callable[[], str]:
     """Return a planner that searches step by step until the reader knows the answer, at any cost."""
 
     def act() -> str:
@@ -73,7 +83,7 @@ def _make_reading_plan(game: LibraryGame, seed: int) -> Callable[[], str]:
     return act
 
 
-def _make_oracle_plan(game: LibraryGame, seed: int) -> Callable[[], str]:
+def _make_oracle_plan(game: Match, seed: int) -> Callable[[], str]:
     """Return a planner that knows which pages are evidence, reads them by title, and stops."""
 
     def act() -> str:
@@ -84,7 +94,7 @@ def _make_oracle_plan(game: LibraryGame, seed: int) -> Callable[[], str]:
     return act
 
 
-def _make_best_plan(game: LibraryGame, seed: int) -> Callable[[], str]:
+def _make_best_plan(game: Match, seed: int) -> Callable[[], str]:
     """Return a planner that searches like `reader` if that pays, and otherwise stops at once.
 
     It pays if the reader then answers right, could not without pages, and the calls cost less than 1 together.
@@ -102,7 +112,7 @@ def _make_best_plan(game: LibraryGame, seed: int) -> Callable[[], str]:
 def _make_player(plan: Plan) -> Callable[[Any, int], Script]:
     """Return a player of both seats: the planner follows `plan`, the reader answers from the planner's pages."""
 
-    def make(game: LibraryGame, seed: int) -> Script:
+    def make(game: Match, seed: int) -> Script:
         next_act = plan(game, seed)
 
         def act(view: View) -> str:

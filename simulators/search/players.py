@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
 from games.contracts import View
 from simulators.base import Script
 from simulators.search.acts import write_answer, write_call
-from simulators.search.base import LibraryGame
+from simulators.search.library import Library
 from simulators.search.pages import Notes
 from simulators.search.programs import Chain, Program, evaluate, parse_terse
-from simulators.search.questions import NONE, find_question, read_question
+from simulators.search.questions import NONE, Question, find_question, read_question
 from simulators.search.relations import DIGITS, NUMBERS, RELATIONS
 from simulators.search.session import Session
+
+
+class Match(Protocol):
+    """Attributes of a search match that the scripted players use."""
+
+    terse: bool
+    turns: int
+    library: Library
+
+    @property
+    def question(self) -> Question: ...
+    @property
+    def session(self) -> Session: ...
+    def list_candidates(self) -> Sequence[str]: ...
+    def list_names_read(self, session: Session, question: str) -> Sequence[str]: ...
 
 
 def parse_question(text: str, terse: bool) -> Program | None:
@@ -100,7 +115,7 @@ def _find_unread_hit(session: Session, query: str) -> str:
     return next((title for title in hits if title not in session.read), "")
 
 
-def _make_random(game: LibraryGame, seed: int) -> Script:
+def _make_random(game: Match, seed: int) -> Script:
     """Return a player that searches up to two random names seen so far, then gives a random candidate answer."""
     rng = np.random.default_rng([seed, 1])  # independent of the match, which may have the same seed
     calls = int(rng.integers(3))
@@ -115,7 +130,7 @@ def _make_random(game: LibraryGame, seed: int) -> Script:
     return act
 
 
-def _make_closed_book(game: LibraryGame, seed: int) -> Script:
+def _make_closed_book(game: Match, seed: int) -> Script:
     """Return a player that never searches: it guesses an answer of the kind that the question asks for."""
     rng = np.random.default_rng([seed, 1])
 
@@ -126,7 +141,7 @@ def _make_closed_book(game: LibraryGame, seed: int) -> Script:
     return act
 
 
-def _list_plausible_answers(program: Program | None, game: LibraryGame) -> tuple[str, ...]:
+def _list_plausible_answers(program: Program | None, game: Match) -> tuple[str, ...]:
     """Return all answers of the kind that a program asks for, or all candidates if program or world is None."""
     if program is None or game.library.world is None:
         return tuple(game.list_candidates())
@@ -142,7 +157,7 @@ def _list_plausible_answers(program: Program | None, game: LibraryGame) -> tuple
     return (str(sum(DIGITS if game.terse else NUMBERS[chain.steps[-1]]) // 2),)
 
 
-def _make_reader(game: LibraryGame, seed: int) -> Script:
+def _make_reader(game: Match, seed: int) -> Script:
     """Return a player that searches step by step along the question's program and answers from the pages read.
 
     If an asker words the question, the player reads those words, and answers "none" if it cannot parse them.

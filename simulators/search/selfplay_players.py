@@ -3,26 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from games.contracts import View
 from simulators.base import Script
 from simulators.search.acts import write_answer, write_call, write_question
-from simulators.search.base import LibraryGame
-from simulators.search.checker import list_possible_programs
+from simulators.search.checker import Requirements, list_possible_programs
+from simulators.search.library import Library
 from simulators.search.pages import Notes
 from simulators.search.players import PLAYERS as SOLVERS
 from simulators.search.players import find_answer, write_backward_query
-from simulators.search.questions import draw_question
+from simulators.search.questions import Question, draw_question
 from simulators.search.relations import RELATIONS
+from simulators.search.session import Session
 
 PROPOSER, READER = "proposer", "reader"
 PlayerFactory = Callable[[Any, int], Script]
 
 
-def _make_random(game: LibraryGame, seed: int) -> Script:
+class Match(Protocol):
+    """Attributes of a self-play match that the scripted proposers use."""
+
+    terse: bool
+    hops: tuple[int, int]
+    library: Library
+    example: Question
+    requirements: Requirements
+
+    @property
+    def session(self) -> Session: ...
+
+
+def _make_random(game: Match, seed: int) -> Script:
     """Return a proposer that writes a random question about the world without reading any page."""
     rng = np.random.default_rng([seed, 1])  # independent of the match, which may have the same seed
 
@@ -34,7 +48,7 @@ def _make_random(game: LibraryGame, seed: int) -> Script:
     return act
 
 
-def _make_oracle(game: LibraryGame, seed: int) -> Script:
+def _make_oracle(game: Match, seed: int) -> Script:
     """Return a proposer that knows the match's example question, reads its evidence pages and asks it."""
 
     def act(view: View) -> str:
@@ -46,7 +60,7 @@ def _make_oracle(game: LibraryGame, seed: int) -> Script:
     return act
 
 
-def _make_reader(game: LibraryGame, seed: int) -> Script:
+def _make_reader(game: Match, seed: int) -> Script:
     """Return a proposer that reads about the given answer and things that name it, until a chain leads to it.
 
     It prefers a chain without backward steps. If its calls run out, it asks any valid chain found, or writes nothing.
@@ -68,7 +82,7 @@ def _make_reader(game: LibraryGame, seed: int) -> Script:
     return act
 
 
-def _list_queries(game: LibraryGame) -> Iterator[str]:
+def _list_queries(game: Match) -> Iterator[str]:
     """Yield queries for the given answer and for pages that name it, then the same for every thing read about."""
     notes = Notes.of(game.session.texts)
     for name in dict.fromkeys([game.requirements.answer, *notes.facts]):
@@ -86,7 +100,7 @@ def _make_player(make_proposer: PlayerFactory, make_solver: PlayerFactory) -> Pl
     At the reader's seat they answer from the pages shown.
     """
 
-    def make(game: LibraryGame, seed: int) -> Script:
+    def make(game: Match, seed: int) -> Script:
         propose, solve = make_proposer(game, seed), make_solver(game, seed)
 
         def act(view: View) -> str:

@@ -172,9 +172,10 @@ class EquippedGameWithPictures(EquippedGame):
 
     def picture(self, hash: str) -> bytes:
         """Return the bytes of an image that a tool or the game showed. Raises KeyError for an unknown hash."""
-        if hash in self._pictures or not hasattr(super(), "picture"):
+        read_game_picture = getattr(super(), "picture", None)
+        if hash in self._pictures or read_game_picture is None:
             return self._pictures[hash]
-        return bytes(super().picture(hash))
+        return bytes(read_game_picture(hash))
 
 
 def _close(toolsets: Mapping[str, Sequence[Toolset]]) -> None:

@@ -82,7 +82,7 @@ class Reach(VisualWorld):
 
     def draw_layout(self, rng: np.random.Generator) -> Layout:
         """Draw the initial layout of a match, from the game's split."""
-        return self.draw_entity(lambda: draw_layout(rng), repr)  # type: ignore[no-any-return]
+        return self.draw_entity(lambda: draw_layout(rng), repr)
 
     def rules(self) -> str:
         """Return the rules as text: the tasks and the format of acts."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 
@@ -38,7 +38,7 @@ MAX_ACTS = 64
 class TableGame(Protocol):
     """Attributes of a `reach` game that lessons use to draw tables of its split."""
 
-    task: str
+    task: Literal["reach", "push", "mixed"]
     bins: int
     follows: bool
 

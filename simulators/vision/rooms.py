@@ -79,7 +79,7 @@ class Rooms(VisualWorld):
 
     def draw_task(self, rng: np.random.Generator) -> Task:
         """Draw a task of the game's split."""
-        return self.draw_entity(lambda: draw_task(rng, self.stride, self.things), lambda task: repr(task[:4]))  # type: ignore[no-any-return]
+        return self.draw_entity(lambda: draw_task(rng, self.stride, self.things), lambda task: repr(task[:4]))
 
     def _show_room(self, text: str, sender: str) -> None:
         """Show the room, with a text unless acts are letters."""

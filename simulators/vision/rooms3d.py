@@ -84,7 +84,7 @@ class Rooms3D(VisualWorld):
 
     def draw_house(self, rng: np.random.Generator) -> House:
         """Draw a house of the game's split."""
-        return self.draw_entity(lambda: draw_house(rng, self.rooms, self.things), repr)  # type: ignore[no-any-return]
+        return self.draw_entity(lambda: draw_house(rng, self.rooms, self.things), repr)
 
     def rules(self) -> str:
         """Return the task and the acts, as text."""

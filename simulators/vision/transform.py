@@ -74,7 +74,7 @@ class Transform(DigitWorld):
 
     def draw_scene(self, rng: np.random.Generator) -> Scene:
         """Draw a scene from the game's split."""
-        return self.draw_entity(lambda: draw_scene(rng, 3, True), repr)  # type: ignore[no-any-return]
+        return self.draw_entity(lambda: draw_scene(rng, 3, True), repr)
 
     def rules(self) -> str:
         """Return the task and the acts, as text."""

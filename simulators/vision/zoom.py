@@ -91,7 +91,7 @@ class Zoom(DigitWorld):
 
     def draw_scene(self, rng: np.random.Generator) -> Scene:
         """Draw a scene of the game's split."""
-        return self.draw_entity(lambda: draw_scene(rng, self.cells, self.distractors), repr)  # type: ignore[no-any-return]
+        return self.draw_entity(lambda: draw_scene(rng, self.cells, self.distractors), repr)
 
     def rules(self) -> str:
         """Return the task and the acts, as text."""

@@ -29,11 +29,14 @@ ANSWER, GROUNDED, EXTRA = 0.6, 0.4, 0.2
 class LookGame(Protocol):
     """Options of a `zoom` game that determine how looks are written."""
 
-    act: str
     bins: int
     cells: int
     names: tuple[str, ...]
-    layout: str
+
+    @property
+    def act(self) -> str: ...
+    @property
+    def layout(self) -> str: ...
 
 
 class Look(NamedTuple):

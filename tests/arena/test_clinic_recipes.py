@@ -2,15 +2,16 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-import games
 from agents.role import load_role
 from games.base import TextGame
 from games.contracts import View
+from simulators.clinic import Clinic
 from simulators.clinic.signs import LETTERS
 from simulators.extractor import Stance
 from tests.factories.commands import arena
@@ -18,7 +19,7 @@ from tests.factories.commands import arena
 SMALL = [
     "iterations=2", "play.matches=8", "play.in_flight=8", "play.group=4", "checkpoint.every=1", "checkpoint.keep=9",
 ]  # fmt: skip
-TERSE = {"terse": True, "diseases": 20, "symptoms": 24}
+TERSE: dict[str, Any] = {"terse": True, "diseases": 20, "symptoms": 24}
 
 
 @pytest.mark.slow
@@ -50,7 +51,7 @@ def render_turn(game: TextGame, first: bool = False) -> str:
 
 
 def test_the_terse_doctor_sees_each_fact_in_one_letter() -> None:
-    game = games.make("clinic", **TERSE, budget=9)
+    game = Clinic(**TERSE, budget=9)
     game.reset(seed=1)
     record = game.patient.record
     complaint = "".join(LETTERS[symptom] for symptom in record.complaint)

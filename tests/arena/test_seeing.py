@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+import games
 from agents.engines.kinds import ENGINES
 from agents.layouts import create_vision
 from agents.policy import load_module
@@ -20,6 +21,7 @@ from arena.errors import PlayError
 from arena.preflight import preflight
 from arena.records import MatchRecord
 from arena.store.run import RunFolder
+from games.abilities import Pictures
 from tests.factories.eyes import mask_placeholder
 from tests.factories.labs import read_log, read_weight_files, run_and_resume, run_lab
 from tests.factories.seeing import TOKENS, make_vision_config
@@ -87,9 +89,8 @@ def test_one_level_of_one_pixel_changes_hash_and_log_probabilities(config: str, 
     record = read_records(run, 2)[0]
     game = compose([text_layer("test", config)]).game
     assert game
-    import games
-
     other_game = games.make(game.name, change=1)
+    assert isinstance(other_game, Pictures)
     other_game.reset(seed=record.seed)
     (image,) = [image for message in other_game.messages("viewer") for image in message.images]
     (stream,) = record.streams["viewer"]

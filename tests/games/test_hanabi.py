@@ -9,7 +9,7 @@ import pyspiel
 import pytest
 
 import games
-from games.hanabi import COLOURS
+from games.hanabi import COLOURS, Hanabi
 
 SHAPES = {  # (colours, ranks, hand size, hint tokens) of MARS's mini and simple and the standard game
     ("mini", 2): (2, 2, 3, 3), ("simple", 2): (3, 2, 5, 8), ("full", 2): (5, 5, 5, 8), ("full", 3): (5, 5, 5, 8),
@@ -116,7 +116,7 @@ def test_scores_and_hints_match_openspiel_and_the_model(size, players):
             "max_information_tokens": tokens, "max_life_tokens": 3,
         },
     )  # fmt: skip
-    game, rng = games.make("hanabi", size=size, players=players), np.random.default_rng(players)
+    game, rng = Hanabi(size=size, players=players), np.random.default_rng(players)
     end_reasons, scores, used_counts = set(), set(), []
     for match in range(60 if size == "full" else 500):
         deck = shuffle_deck(size, rng)
@@ -156,10 +156,10 @@ def test_scores_and_hints_match_openspiel_and_the_model(size, players):
                 )
         end_reasons.add(game.ended)
         report = game.report()
-        assert report["score"] == spiel_state.returns()[0] and report["share"] == report["score"] / game.best
+        assert report["score"] == spiel_state.returns()[0] and report["share"] == float(report["score"]) / game.best
         assert (report["lives"] == 0) == (game.ended == "lives")
         assert game.public()["lives"] == report["lives"]
-        scores.add(report["score"])
+        scores.add(float(report["score"]))
         used_counts.append(model.used_up)
     assert {"lives", "deck"} <= end_reasons and min(scores) == 0 and 0.75 * game.best <= max(scores) <= game.best
     assert game.best == game.theory[f"best_{size}"]
@@ -172,7 +172,7 @@ def test_scores_and_hints_match_openspiel_and_the_model(size, players):
 @TABLES
 def test_unseen_cards_do_not_change_a_seats_view(size, players):
     """Play the same acts with two decks that differ in one own card and one other unseen card."""
-    game, twin_game = (games.make("hanabi", size=size, players=players) for _ in range(2))
+    game, twin_game = (Hanabi(size=size, players=players) for _ in range(2))
     rng, compared = np.random.default_rng(7), 0
     stops: Counter[Any] = Counter()
     matches = {"mini": 500, "simple": 400}.get(size, 100 // players)
@@ -222,7 +222,7 @@ def test_unseen_cards_do_not_change_a_seats_view(size, players):
     ("size", "copies"), [("mini", [3, 1]), ("simple", [3, 1]), ("full", [3, 2, 2, 2, 1])]
 )  # MARS: three 1s and one 2 per colour
 def test_deck_has_the_standard_counts(size, copies):
-    game = games.make("hanabi", size=size)
+    game = Hanabi(size=size)
     state = game.spiel.new_initial_state()
     dealt_cards: Counter[Any] = Counter()
     total = sum(copies) * game.colours

@@ -9,6 +9,8 @@ from open_spiel.python.algorithms import expected_game_score, exploitability
 from open_spiel.python.policy import TabularPolicy
 
 import games
+from games.kuhn_poker import KuhnPoker
+from games.leduc_poker import LeducPoker
 
 
 def make_kuhn_equilibrium(spiel, a, **changes):
@@ -25,7 +27,7 @@ def make_kuhn_equilibrium(spiel, a, **changes):
 
 @pytest.mark.parametrize("a", [0, 1 / 12, 1 / 6, 1 / 3])
 def test_kuhn_value_and_equilibria(a):
-    spiel = games.make("kuhn_poker").spiel
+    spiel = KuhnPoker().spiel
     policy = make_kuhn_equilibrium(spiel, a)
     assert exploitability.nash_conv(spiel, policy) == pytest.approx(0, abs=1e-12)
     values = expected_game_score.policy_value(spiel.new_initial_state(), [policy] * 2)
@@ -35,7 +37,7 @@ def test_kuhn_value_and_equilibria(a):
 
 @pytest.mark.parametrize("other", [{"0": 0.4}, {"2": 0.0}, {"1pb": 0.5}, {"0p": 0.5}, {"1b": 0.5}])
 def test_other_policies_in_kuhn_are_exploitable(other):
-    spiel = games.make("kuhn_poker").spiel
+    spiel = KuhnPoker().spiel
     assert exploitability.nash_conv(spiel, make_kuhn_equilibrium(spiel, 1 / 3, **other)) > 0.01
 
 
@@ -138,7 +140,7 @@ def test_every_line_of_kuhn_by_hand(line, pot, outcome):
     ],
 )
 def test_leduc_lines_by_hand(deal, line, pot, payoff):
-    game = games.make("leduc_poker")
+    game = LeducPoker()
     cards = [2 * "JQK".index(rank) + int(suit) - 1 for rank, suit in deal.split()]
     game.reset(seed=0, options={"chance": cards})
     before, _, after = line.partition(" / ")

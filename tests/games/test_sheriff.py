@@ -7,6 +7,7 @@ import pyspiel
 import pytest
 
 import games
+from games.sheriff import Sheriff
 
 
 def play_acts(*acts, **options):
@@ -62,7 +63,7 @@ SETTINGS = pytest.mark.parametrize(
 def test_equal_to_openspiel(options):
     """OpenSpiel numbers the acts: 0 pass, 1 inspect, then the loads from 0, then the bribes from 0."""
     coins = {k: float(v) if "_value" in k or "penalty" in k else v for k, v in options.items()}
-    spiel, game = pyspiel.load_game("sheriff", coins), games.make("sheriff", **options)
+    spiel, game = pyspiel.load_game("sheriff", coins), Sheriff(**options)
     rng, end_reasons, losses = np.random.default_rng(1), set(), []
     words = ["PASS", "INSPECT"]
     words += [f"LOAD {n}" for n in range(game.max_items + 1)] + [f"BRIBE {n}" for n in range(game.max_bribe + 1)]

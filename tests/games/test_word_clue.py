@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import games
-from games.word_clue import load_nouns
+from games.word_clue import WordClue, load_nouns
 
 BOARD = ["bear", "cloud", "piano", "apple", "river", "gold", "nurse", "train", "lamp"]
 TARGETS = ["apple", "bear", "river"]
@@ -19,7 +19,7 @@ DEAL = {"board": BOARD, "targets": TARGETS}
 
 
 def play_acts(*acts, deal=DEAL, **options):
-    game = games.make("word_clue", **options)
+    game = WordClue(**options)
     game.reset(seed=0, options=deal)
     for act in acts:
         game.step(act)
@@ -131,7 +131,7 @@ def encode_targets(board, targets):
 
 @pytest.mark.parametrize("options", [{}, {"players": 5}, {"words": 16, "targets": 5, "rounds": 1, "cost": 2}])
 def test_encoding_clues_reach_the_maximum(options):
-    game = games.make("word_clue", **options)
+    game = WordClue(**options)
     for seed in range(50):
         game.reset(seed=seed)
         targets = game.infos["giver"]["private"]["targets"]
@@ -172,7 +172,7 @@ def test_best_value_without_information():
 def test_guessers_views_do_not_depend_on_unrevealed_targets():
     rng = np.random.default_rng(5)
     for seed in range(300):
-        game, twin = (games.make("word_clue", players=3) for _ in range(2))
+        game, twin = (WordClue(players=3) for _ in range(2))
         game.reset(seed=seed)
         targets = rng.choice(game.board, 3, replace=False).tolist()
         twin.reset(seed=seed, options={"board": game.board, "targets": targets})
@@ -195,7 +195,7 @@ def test_guessers_views_do_not_depend_on_unrevealed_targets():
 
 
 def test_boards_and_targets_are_drawn_evenly_from_the_seed():
-    game, words, places = games.make("word_clue", words=5, targets=2), set(), np.zeros(5)
+    game, words, places = WordClue(words=5, targets=2), set(), np.zeros(5)
     for seed in range(1000):
         game.reset(seed=seed)
         assert len(set(game.board)) == 5 and len(game.targets) == 2

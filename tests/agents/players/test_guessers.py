@@ -9,7 +9,8 @@ import pytest
 import games
 from agents.players.guessers import GAMES, SCRIPTED, mark_guess
 from games.contracts import View
-from games.wordle import feedback, load_words
+from games.families.questions import Questions
+from games.wordle import Wordle, feedback, load_words
 from tests.factories.thorough import count_cases
 
 
@@ -43,6 +44,7 @@ def test_scripted_players_match_the_documented_table():
 @pytest.mark.parametrize("name", ["twenty_questions", "guess_city"])
 def test_the_halver_finds_every_thing_close_to_the_bound(name):
     game = games.make(name, open_book=True)
+    assert isinstance(game, Questions)
     turns = []
     for thing in game.book.things:
         game.reset(seed=0, options={"thing": thing.names[-1]})
@@ -56,7 +58,7 @@ def test_the_halver_finds_every_thing_close_to_the_bound(name):
 
 
 def test_marks_equal_those_of_the_game():
-    words = games.make("wordle").words[::9]
+    words = Wordle().words[::9]
     for guess, word in itertools.product(words, words):
         assert mark_guess(guess, word) == feedback(guess, word)
 

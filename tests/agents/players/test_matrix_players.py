@@ -7,12 +7,14 @@ import pytest
 
 import games
 from agents.players.matrix_players import GAMES, GENEROSITY, SCRIPTED
+from games.matrix import MatrixGame, PrisonersDilemma
 from tests.factories.seated import make_view, play_match
 
 
 def play_strategies(first, two, game="prisoners_dilemma", seed=0, **options):
     """Play two strategies at row and column, by default ten rounds."""
     table = games.make(game, **{"rounds": 10, **options})
+    assert isinstance(table, MatrixGame)
     table.reset(seed=seed)
     play_match(table, {"row": SCRIPTED[first](seed), "column": SCRIPTED[two](seed + 1)})
     return table
@@ -49,7 +51,7 @@ def test_nice_strategies_cooperate_among_themselves_throughout():
 
 def test_pavlov_mends_a_mistake_and_grim_does_not():
     for name, after in (("pavlov", [["DEFECT", "DEFECT"], ["COOPERATE", "COOPERATE"]]), ("grim", None)):
-        game = games.make("prisoners_dilemma", rounds=8)
+        game = PrisonersDilemma(rounds=8)
         game.reset(seed=0)
         scripted = {seat: SCRIPTED[name](0) for seat in game.seats}
         while not game.ended:
@@ -75,7 +77,9 @@ def test_random_strategies_have_their_frequency_and_follow_the_seed():
 @pytest.mark.parametrize("name", ["prisoners_dilemma", "stag_hunt", "battle_of_the_sexes", "chicken"])
 def test_every_strategy_plays_every_matrix_game_from_both_seats(name):
     assert all(name in GAMES[script] for script in SCRIPTED) and set(GAMES) == set(SCRIPTED)
-    first, second = games.GAMES[name].acts
+    game_class = games.GAMES[name]
+    assert issubclass(game_class, MatrixGame)
+    first, second = game_class.acts
     for one, two in itertools.product(SCRIPTED, repeat=2):
         game = play_strategies(one, two, name, rounds=4)
         assert game.report()["ended"] == "rounds"

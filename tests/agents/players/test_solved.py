@@ -16,6 +16,7 @@ from agents.players.solved import (
     make_nash,
     solve_equilibrium,
 )
+from games.kuhn_poker import KuhnPoker
 from tests.factories.seated import make_view, play_match
 
 KUHN = pyspiel.load_game("kuhn_poker")
@@ -72,7 +73,7 @@ def test_cfr_on_leduc():
 
 
 def test_acts_are_drawn_by_the_strategy():
-    game = games.make("kuhn_poker")
+    game = KuhnPoker()
     game.reset(options={"chance": [0, 1]})  # a jack, to be bet with chance 0.3
     acts = collections.Counter(
         MixedStrategyPlayer(seed, game, kuhn_strategy(0.3)).act(make_view(game)) for seed in range(1000)

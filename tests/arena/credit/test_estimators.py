@@ -24,6 +24,7 @@ from arena.credit.selection import SELECTORS, Selection
 from arena.credit.settings import CreditSpec
 from arena.records import Trajectory, Turn
 from games import make
+from games.abilities import Situations
 from games.contracts import Message, View
 
 TURN_LEVEL = ["mars", "rae", "grpo", "dr_grpo", "rloo", "reinforce_pp", "at_grpo", "gigpo", "step_episode"]
@@ -265,6 +266,7 @@ def test_anchors_equal_the_games_situations(game: str, options: dict[str, Any], 
     trajectories, visited = [], []
     for walk in range(2):
         env, places = make(game, **options), []
+        assert isinstance(env, Situations)
         turns: list[Turn] = []
         rng = random.Random(walk)
         env.reset(seed=5)

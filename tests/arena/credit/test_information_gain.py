@@ -31,6 +31,10 @@ from arena.launch import start as launch
 from arena.preflight import check_gold
 from arena.records import MatchRecord, Trajectory, Turn, trajectories
 from arena.store.run import RunFolder
+from games.base import TextGame
+from games.families.questions import Questions
+from games.word_clue import WordClue
+from games.wordle import Wordle
 from tests.factories.labs import RecordingWatcher, open_lab
 from tests.factories.trajectories import wrap_turns
 
@@ -277,9 +281,17 @@ def test_games_do_not_reveal_their_answer_during_the_match(name: str) -> None:
         *_, terminated, truncated, _ = game.last()
         game.step(None if terminated or truncated else "nonsense")
         assert "answer" not in game.infos.get(seat, {}).get("public", {})
-    hidden = {"twenty_questions": lambda: game.hidden.names[0], "guess_city": lambda: game.hidden.names[0]}
-    hidden |= {"wordle": lambda: game.word, "word_clue": lambda: ", ".join(game.targets)}
-    assert game.report()["answer"] == hidden[name]()
+    assert game.report()["answer"] == get_answer(game)
+
+
+def get_answer(game: TextGame) -> str:
+    """Return the hidden answer of a match."""
+    if isinstance(game, Questions):
+        return game.hidden.names[0]
+    if isinstance(game, Wordle):
+        return game.word
+    assert isinstance(game, WordClue)
+    return ", ".join(game.targets)
 
 
 def test_game_without_answer_in_report_is_refused_before_play(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from arena.statistics import ANY, mean_ci
 from arena.store.reader import RunReader
 from arena.store.run import RunFolder
 from games.contracts import Act, Game, MatchId, Message, View
+from games.kuhn_poker import KuhnPoker
 from tests.factories.commands import arena, get_refusal
 from tests.factories.kept_run import SHARED
 from tests.factories.matches import play_scripted
@@ -71,7 +72,7 @@ def test_kuhn_poker_forks_have_the_exact_counterfactual_values(tmp_path: Path) -
     run, missed, checks = write_run(tmp_path / "run", *records), 0, 0
     assert {len(record.turns) for record in records} == {2, 3}
     for record in records:
-        game = games.make("kuhn_poker")
+        game = KuhnPoker()
         game.reset(seed=record.seed)
         for turn in record.turns:
             state, other_act = game.state.clone(), "BET" if turn.action == "PASS" else "PASS"

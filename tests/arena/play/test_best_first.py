@@ -20,6 +20,7 @@ from arena.play.contenders import ModelContender, play_one
 from arena.play.match import Limits, MatchPlan
 from arena.records import MatchRecord, Seating
 from games.contracts import MatchId
+from simulators.prover import Prover
 from simulators.prover.coqtop import find_coq_obstacle
 from tests.factories.babble import FRAME, POLICIES
 from tests.factories.texts import make_sampling_experiment
@@ -111,7 +112,7 @@ def test_the_likeliest_path_is_expanded_first() -> None:
 
 
 def both_tactics_apply(seed: int) -> bool:
-    game = games.make("prover", depth=2, max_turns=6)
+    game = Prover(depth=2, max_turns=6)
     for act in ("comm 1", "comm 2"):
         game.reset(seed=seed)
         game.step(act)

@@ -298,12 +298,13 @@ def test_observations_of_any_kind_become_plain_json():
 
 def test_long_textarena_texts_say_how_much_is_left_out():
     from games.adapters.foreign import shorten
-    from games.adapters.textarena import PROMPT_LENGTH, _unwrap
+    from games.adapters.textarena import PROMPT_LENGTH, TextArenaGame, _unwrap
 
     assert shorten("x" * 4000, 4000) == "x" * 4000
     shortened = shorten("x" * 10_000, 4000)
     assert len(shortened) <= 4000 and shortened.endswith("[… 6,060 further characters are left out]")
     game = games.make("textarena:TicTacToe-v0")
+    assert isinstance(game, TextArenaGame)
     game.reset(seed=0)
     board, kind = "b" * 5000, type("Kind", (), {"name": "PROMPT"})
     state = _unwrap(game.env).state

@@ -202,6 +202,7 @@ gymnasium.register("ArenaCountedEcho-v0", entry_point=CountedEcho)
 
 def test_environments_are_closed_after_trials_failures_and_matches() -> None:
     game = games.make("gymnasium:ArenaCountedEcho-v0")
+    assert isinstance(game, GymnasiumGame)
     assert not CountedEcho.opened, "the trial environment is still open"
     for seed in range(2):
         game.reset(seed=seed)

@@ -108,7 +108,7 @@ def test_text_describes_objects_free_cells_and_inventory() -> None:
 
 @pytest.mark.parametrize("level", ["GoToLocal-v0", "PickupLoc-v0", "UnlockLocal-v0"])
 def test_expert_solves_levels_and_noop_solves_none(level: str) -> None:
-    game = games.make(f"babyai:{level}")
+    game = start_game(f"babyai:{level}")
     for seed in range(3):
         finished_game = play_with(game, "expert", seed)
         assert (

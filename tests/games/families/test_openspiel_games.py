@@ -8,7 +8,8 @@ import pyspiel
 import pytest
 
 import games
-from games.families.openspiel import load
+from games.families.openspiel import OpenSpielGame, load
+from games.kuhn_poker import KuhnPoker
 
 LETTERS = "ABCDEFGHIJ"
 WORDS = {
@@ -48,6 +49,7 @@ def copy_chance_events(state, game):
 @pytest.mark.parametrize(("name", "options", "spiel"), TABLES, ids=[spiel for *_, spiel in TABLES])
 def test_random_matches_are_equal_in_openspiel(name, options, spiel):
     rules, game = pyspiel.load_game(spiel), games.make(name, **options)
+    assert isinstance(game, OpenSpielGame)
     assert game.perfect_information == (rules.get_type().information.name == "PERFECT_INFORMATION")
     zero_sum, outcomes = rules.get_type().utility.name == "ZERO_SUM", set()
     for seed in range(60):
@@ -128,7 +130,7 @@ def test_scripted_chance_comes_first_and_the_rest_is_random():
 
 
 def test_deals_are_uniform():
-    game = games.make("kuhn_poker")
+    game = KuhnPoker()
     counts: dict[Any, Any] = {}
     game.reset(seed=0)
     for _ in range(6000):
@@ -139,4 +141,4 @@ def test_deals_are_uniform():
 
 
 def test_rules_are_loaded_once():
-    assert games.make("kuhn_poker").spiel is games.make("kuhn_poker").spiel is load("kuhn_poker")
+    assert KuhnPoker().spiel is KuhnPoker().spiel is load("kuhn_poker")

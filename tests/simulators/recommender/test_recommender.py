@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import games
 from agents.role import BUILT_IN, read_role
 from games.base import IllegalAct
 from simulators.base import SimulatorFault, is_held_out
@@ -118,7 +117,7 @@ def test_matches_and_clones_share_one_shelf():
 
 def test_equal_deals_share_one_yardstick():
     """The yardstick is cached, as computing it takes most of the time of a reset."""
-    first, replayed, other = (games.make("recommender", candidates=12) for _ in range(3))
+    first, replayed, other = (Recommender(candidates=12) for _ in range(3))
     for game, seed in ((first, 11), (replayed, 11), (other, 12)):
         game.reset(seed=seed)
     assert replayed.yardstick is first.yardstick and replayed.service.deal == first.service.deal
@@ -332,7 +331,7 @@ def test_roles_show_candidates_and_facts():
     facts, item_marks = mark_page(game.service).split(" ")
     cap, items = game.service.visitor.record.cap, game.service.items(game.service.candidates)
     assert "P" in facts and [item_marks[4 * n] == "x" for n in range(9)] == [item.price > cap for item in items]
-    wordy_game = games.make("recommender") if "recommender" in games.loading.find_entry_points() else Recommender()
+    wordy_game = Recommender()
     wordy_game.reset(seed=0)
     view = view_of(wordy_game)
     turn = read_role(BUILT_IN / "recommender.yaml").render_turn(view, first=True)

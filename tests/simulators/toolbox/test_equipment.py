@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import games
+from games.abilities import Pictures, Waiting
 from games.base import TextGame
 from games.conformance import kit
 from games.contracts import View
@@ -55,7 +56,8 @@ def test_tools_are_shown_only_to_their_seat() -> None:
 def test_games_with_their_own_executor_do_not_wait() -> None:
     for name, waits in (("nim", True), ("sql", False), ("data_analysis", False), ("workspace", True)):
         game = games.make(name)
-        assert equip(game, {game.seats[0]: ["calculator"]}).waits is waits
+        equipped = equip(game, {game.seats[0]: ["calculator"]})
+        assert isinstance(equipped, Waiting) and equipped.waits is waits
 
 
 def test_the_other_seat_has_no_tools() -> None:
@@ -133,7 +135,7 @@ def test_pictures_of_tools_are_images_of_the_game() -> None:
     game.step("picture(kind='png')")
     (image,) = game.messages("first")[0].images
     assert (image.width, image.height) == (3, 2)
-    assert game.picture(image.hash).startswith(b"\x89PNG")
+    assert isinstance(game, Pictures) and game.picture(image.hash).startswith(b"\x89PNG")
     assert game.observation_space("first").contains(game.observe("first"))
     game.step("picture(kind='text')")
     assert read_messages(game) == ["Error: the image cannot be read: its format is unknown (PNG, JPEG and WebP are)"]
@@ -143,7 +145,7 @@ def test_a_method_may_show_an_image() -> None:
     game = start_nim(f"{OWN}:Camera")
     game.step("shoot()")
     (image,) = game.messages("first")[0].images
-    assert game.picture(image.hash).startswith(b"\x89PNG")
+    assert isinstance(game, Pictures) and game.picture(image.hash).startswith(b"\x89PNG")
 
 
 def test_tools_are_added_to_a_simulators_own() -> None:

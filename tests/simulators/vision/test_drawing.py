@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import games
 from games.png import BLOCK, encode
 from simulators import conformance
+from simulators.base import Simulator
 from simulators.vision.boxes import read_box
 from simulators.vision.drawing import FORMS, crop, draw_digit_mask, draw_mask, reduce
 from tests.simulators.vision.probes import decode_pixels
@@ -50,7 +51,9 @@ def test_a_seed_gives_the_same_pictures_on_every_machine(
     name: str, options: dict[str, Any], count: int, expected: str
 ) -> None:
     """Compare the hashes of all pictures that the oracle sees in one match with recorded ones."""
-    views = conformance.walk(games.make(name, **options), 7, "oracle")
+    game = games.make(name, **options)
+    assert isinstance(game, Simulator)
+    views = conformance.walk(game, 7, "oracle")
     hashes = [image.hash for view in views for message in view.messages for image in message.images]
     assert len(hashes) == count and hashlib.sha256(" ".join(hashes).encode()).hexdigest()[:16] == expected
 
