@@ -38,7 +38,8 @@ from games.png import encode
 from tests.factories.labs import RecordingWatcher, make_experiment, open_lab, read_log, read_weight_files, run_lab
 from tests.factories.models import make_tiny_llama
 from tests.factories.policies import make_policies
-from tests.factories.trajectories import make_token_trajectories, make_turn, wrap_turns
+from tests.factories.records import make_turn, wrap_turns
+from tests.factories.trajectories import make_token_trajectories
 
 UNUSED_RNG = np.random.default_rng(0)
 

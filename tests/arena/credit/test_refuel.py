@@ -23,10 +23,11 @@ from arena.lab import Lab
 from arena.learn.losses import dpo, refuel
 from arena.learn.samples import Sample, compute_rival_changes, group_paired, select_complete_pairs
 from arena.learn.trainer import PolicyTrainer
-from arena.records import Trajectory, Turn
+from arena.records import Trajectory
 from arena.store.run import RunFolder
 from tests.factories.labs import FILES, RecordingWatcher, read_log
 from tests.factories.models import VOCABULARY, assert_nearly_equal, copy_weights, make_tiny_llama
+from tests.factories.records import make_turn, wrap_turns
 from tests.factories.samples import Stage, compute_plain_scores
 from tests.factories.token_batches import make_batch, make_floats, make_integers
 from tests.factories.updating import run_update
@@ -40,39 +41,10 @@ def make_trajectory(match: str, replies: list[tuple[int, float]], seat: str = "a
     for k, (token, reward) in enumerate(replies):
         stream.observe([1])
         stream.append_sampled([token], [-1.0], 2 * k)
-        turns.append(
-            Turn(
-                index=2 * k,
-                seat=seat,
-                role="r",
-                policy="p",
-                version=0,
-                messages=(),
-                raw=str(token),
-                public="",
-                private="",
-                action=str(token),
-                valid=True,
-                rewards={"x": reward},
-                finish="stop",
-                tokens=1,
-                seconds=0.0,
-            )
-        )
+        turns.append(make_turn(2 * k, {"x": reward}, seat, raw=str(token), action=str(token), tokens=1))
     parent, _, turn = match.removesuffix("-r1").rpartition("-b")
-    return Trajectory(
-        match=match,
-        game="g",
-        seat=seat,
-        role="r",
-        policy="p",
-        version=0,
-        trained=True,
-        turns=tuple(turns),
-        streams=(stream,),
-        parent=parent,
-        parent_turn=int(turn) if parent else -1,
-    )
+    parent_turn = int(turn) if parent else -1
+    return wrap_turns(turns, match=match, streams=(stream,), parent=parent, parent_turn=parent_turn)
 
 
 def test_estimator_is_the_difference_of_returns_at_the_branching_turn() -> None:

@@ -29,7 +29,7 @@ from arena.reward_models.examples import Outcome, make_examples
 from arena.store.run import RunFolder
 from tests.factories.labs import read_log, run_and_resume, run_lab
 from tests.factories.preferences import make_stream, make_training
-from tests.factories.trajectories import make_turn, wrap_turns
+from tests.factories.records import make_turn, wrap_turns
 
 CONFIG = """\
 name: scored

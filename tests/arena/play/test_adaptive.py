@@ -13,48 +13,19 @@ from arena.lab import Lab
 from arena.play.match import MatchPlan
 from arena.play.parts.adaptive import Adaptive
 from arena.play.plans import plan_iteration
-from arena.records import MatchRecord, Seating, Turn
+from arena.records import MatchRecord, Seating
 from arena.store.run import RunFolder
-from games.contracts import MatchId
 from tests.factories.labs import RecordingWatcher, make_experiment, make_warm_experiment, read_log, run_and_resume
+from tests.factories.records import make_match_record, make_turn
 from tests.factories.rollout_parts import make_part, plan_with
 
 SEATS = {"one": Seating("r", "shared", 0, True, "model"), "two": Seating("r", "random", 0, False, "brain")}
 
 
 def make_match(seed: int, payoff: float, turns: int = 3) -> MatchRecord:
-    turn = Turn(
-        index=0,
-        seat="one",
-        role="r",
-        policy="shared",
-        version=0,
-        messages=(),
-        raw="",
-        public="",
-        private="",
-        action="",
-        valid=True,
-        rewards={},
-        finish="stop",
-        tokens=1,
-        seconds=0.0,
-    )
-    return MatchRecord(
-        identity=MatchId(1, 0),
-        game="g",
-        options={},
-        seed=seed,
-        seats=SEATS,
-        status="finished",
-        reason="",
-        payoffs={"one": payoff, "two": 9.0},
-        report={},
-        turns=(turn,) * turns,
-        streams={},
-        started="",
-        seconds=0.0,
-    )
+    turn = make_turn(0, {}, "one", version=0, tokens=1)
+    payoffs = {"one": payoff, "two": 9.0}
+    return make_match_record(seed=seed, seats=SEATS, payoffs=payoffs, turns=(turn,) * turns)
 
 
 def make_history(**rule: Any) -> Adaptive:

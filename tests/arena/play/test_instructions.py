@@ -15,11 +15,12 @@ from arena.play.lineup import add_instruction
 from arena.play.match import MatchPlan
 from arena.play.parts.instructions import Instructions
 from arena.play.parts.reflection import make_prompt
-from arena.records import MatchRecord, Seating, Turn
+from arena.records import MatchRecord, Seating
 from arena.store.run import RunFolder
 from games.contracts import MatchId, View
 from tests.factories.commands import TINY, arena
 from tests.factories.labs import RecordingWatcher, make_warm_experiment, read_log, run_and_resume
+from tests.factories.records import make_match_record, make_turn
 from tests.factories.rollout_parts import make_part
 
 TEXTS = ["Guess.", "Look first.", "Answer at once.", "Look twice and then answer."]
@@ -43,21 +44,7 @@ def make_plans(k: int, deals: int, group: int = 1) -> list[MatchPlan]:
 
 def make_record(plan: MatchPlan, payoff: float) -> MatchRecord:
     payoffs = {"solver": payoff, "other": 0.0}
-    return MatchRecord(
-        identity=plan.identity,
-        game="search",
-        options={},
-        seed=plan.seed,
-        seats=plan.seats,
-        status="finished",
-        reason="",
-        payoffs=payoffs,
-        report={},
-        turns=(),
-        streams={},
-        started="",
-        seconds=0.0,
-    )
+    return make_match_record(identity=plan.identity, game="search", seed=plan.seed, seats=plan.seats, payoffs=payoffs)
 
 
 def run_bandit(draw: Any, iterations: int = 60, seed: int = 0) -> float:
@@ -145,10 +132,7 @@ def test_a_new_instruction_is_verified_before_the_worst_goes() -> None:
 def test_the_writer_reads_the_worst_matches_of_the_latest_iterations() -> None:
     part = make_population(replay=2)
     for k in (1, 2, 3):
-        turn = Turn(
-            index=0, seat="solver", role=ROLE, policy="learner", version=0, messages=(), raw=f"try {k}", public="",
-            private="", action="", valid=True, rewards={}, finish="stop", tokens=1, seconds=0.0,
-        )  # fmt: skip
+        turn = make_turn(0, {}, "solver", policy="learner", version=0, raw=f"try {k}")
         (plan,) = part.assign(k, make_plans(k, 1))
         part.observe(k, [replace(make_record(plan, 0.0), turns=(turn,))])
     assert [text.rpartition("It wrote: ")[2] for text in part.failed[ROLE]] == ["try 2", "try 3"]

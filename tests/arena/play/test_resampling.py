@@ -15,9 +15,10 @@ from arena.credit.rewards import STAGES
 from arena.lab import Lab
 from arena.play.match import MatchPlan
 from arena.play.source import Attempts, PlaySource
-from arena.records import MatchRecord, Turn
+from arena.records import MatchRecord
 from arena.store.run import RunFolder
 from tests.factories.labs import RecordingWatcher, make_warm_experiment, open_lab, read_log, read_weight_files, run_lab
+from tests.factories.records import make_match_record, make_turn
 
 
 class ScriptedSource(PlaySource):
@@ -29,19 +30,14 @@ class ScriptedSource(PlaySource):
     def make_record(self, plan: MatchPlan) -> MatchRecord:
         chance = (0.0, 0.5, 1.0)[plan.seed % 3]
         won = float(np.random.default_rng((plan.seed, plan.identity.deal)).random() < chance)
-        plain: dict[str, Any] = {
-            "policy": "shared", "version": 0, "messages": (), "raw": "x", "public": "", "private": "", "action": "x",
-            "valid": True, "finish": "stop", "tokens": 0, "seconds": 0.0,
-        }  # fmt: skip
         payoffs = {"opener": won, "responder": 1.0 - won}
         turns = tuple(
-            Turn(index=i, seat=seat, role=seating.role, rewards={"deal": payoffs[seat]}, **plain)
+            make_turn(i, {"deal": payoffs[seat]}, seat, role=seating.role, version=0, tokens=0)
             for i, (seat, seating) in enumerate(plan.seats.items())
         )
-        return MatchRecord(
+        return make_match_record(
             identity=plan.identity, game=plan.game, options=plan.options, seed=plan.seed, seats=plan.seats,
-            status="finished", reason="", payoffs=payoffs, report={}, turns=turns, streams={},
-            started="now", seconds=0.0,
+            payoffs=payoffs, turns=turns,
         )  # fmt: skip
 
 

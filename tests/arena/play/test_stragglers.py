@@ -17,6 +17,7 @@ from arena.records import Failure, MatchRecord, Seating
 from arena.store.run import RunFolder
 from games.contracts import MatchId
 from tests.factories.labs import RecordingWatcher, make_warm_experiment, open_lab, run_lab
+from tests.factories.records import make_match_record
 
 SEATS = {"one": Seating("role", "shared", 0, True, "model")}
 
@@ -55,11 +56,9 @@ class FakePlay:
                     await asyncio.sleep(0)
                 identity = replace(plan.identity, attempt=attempt)
                 failed = str(identity) in self.fails
-                record = MatchRecord(
-                    identity=identity, game="game", options={}, seed=plan.seed, seats=SEATS,
-                    status="failed" if failed else "finished", reason="broke" * failed,
-                    payoffs={"one": self.get_payoff(plan)}, report={}, turns=(), streams={}, started="", seconds=0.0,
-                    group=plan.group,
+                record = make_match_record(
+                    identity=identity, seed=plan.seed, seats=SEATS, status="failed" if failed else "finished",
+                    reason="broke" * failed, payoffs={"one": self.get_payoff(plan)}, group=plan.group,
                     failure=Failure(kind="game", given_up=attempt == 1) if failed else None,
                 )  # fmt: skip
                 self.log += to_log(record)
