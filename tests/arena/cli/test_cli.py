@@ -27,7 +27,7 @@ from games.contracts import Message
 from tests.factories.children import ChildFault, run_arena_child
 from tests.factories.commands import ITERATIONS, NO_IMITATION, TINY, arena, get_refusal
 from tests.factories.records import make_match_record, make_turn
-from tests.factories.traces import assert_same, parse_json_lines, read_trace
+from tests.factories.traces import assert_same, assert_same_runs, parse_json_lines, read_trace
 
 TINY_WITHOUT_JSON = [argument for argument in TINY if argument != "--json"]
 ROLE = """
@@ -278,7 +278,7 @@ def test_ended_run_names_the_resume_command(
     assert result.code == code
     assert result.line == f"{word}; committed iterations are safe, and arena resume {run} continues"
     assert arena("resume", run).code == 0
-    assert_same(read_trace(run), read_trace(uninterrupted_run))
+    assert_same_runs(run, uninterrupted_run)
 
 
 # Looking at it

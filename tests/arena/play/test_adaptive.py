@@ -5,17 +5,14 @@ from typing import Any
 
 import pytest
 
-from arena.cli.loop import wait
 from arena.config.experiment import Experiment
 from arena.config.seating import resolve_tables
 from arena.errors import ConfigError
-from arena.lab import Lab
 from arena.play.match import MatchPlan
 from arena.play.parts.adaptive import Adaptive
 from arena.play.plans import plan_iteration
 from arena.records import MatchRecord, Seating
-from arena.store.run import RunFolder
-from tests.factories.labs import RecordingWatcher, make_experiment, make_warm_experiment, read_log, run_and_resume
+from tests.factories.labs import check_resume, make_experiment, make_warm_experiment, read_log, reopen_lab
 from tests.factories.records import make_match_record, make_turn
 from tests.factories.rollout_parts import make_part, plan_with
 
@@ -91,11 +88,10 @@ def test_run_adapts_and_resumes_bit_equal(warm: str, tmp_path: Path) -> None:
     config = make_warm_experiment(
         warm, play, "iterations=3", "credit.stages=[]", "credit.estimator=grpo", "checkpoint.keep=9"
     )
-    for folder in run_and_resume(config, tmp_path):
-        assert read_log(folder) == read_log(tmp_path / "whole")
+    check_resume(config, tmp_path)
     rows = read_log(tmp_path / "whole")
     assert len(rows) == 36
-    state = wait(Lab.open(RunFolder.open(tmp_path / "whole"), config, RecordingWatcher())).parts.play.state(3)
+    state = reopen_lab(tmp_path / "whole", config).parts.play.state(3)
     (deals,) = state["parts"]
     assert sum(attempts for attempts, _, _ in deals.values()) == 36 and len(deals) == 3
 

@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 
 from arena.cli.loop import wait
-from arena.lab import Lab
 from arena.play.match import MatchPlan
 from arena.play.settings import PlaySpec
 from arena.play.stragglers import SelectLogged, Stragglers, plan_from_row, plan_to_row
 from arena.records import Failure, MatchRecord, Seating
 from arena.store.run import RunFolder
 from games.contracts import MatchId
-from tests.factories.labs import RecordingWatcher, make_warm_experiment, open_lab, run_lab
+from tests.factories.labs import RecordingWatcher, make_warm_experiment, open_lab, reopen_lab, run_lab, stop_lab
 from tests.factories.records import make_match_record
 
 SEATS = {"one": Seating("role", "shared", 0, True, "model")}
@@ -193,16 +192,8 @@ def test_run_takes_enough_and_learns_from_all(warm: str, tmp_path: Path) -> None
 def test_killed_run_replays_its_stragglers(warm: str, tmp_path: Path, ahead: int, enough: float) -> None:
     """Also if it is resumed with `play.enough=1`."""
     folder, config = tmp_path / "run", make_config(warm, f"play.ahead={ahead}")
-    lab = open_lab(folder, config, RecordingWatcher(lambda what, value: (what, value) == ("phase", (2, "learn"))))
-    with pytest.raises(KeyboardInterrupt):
-        wait(lab.run())
-    resumed_lab = wait(
-        Lab.open(
-            RunFolder.open(folder),
-            make_config(warm, f"play.ahead={ahead}", f"play.enough={enough}"),
-            RecordingWatcher(),
-        )
-    )
+    stop_lab(folder, config, "phase", (2, "learn"))
+    resumed_lab = reopen_lab(folder, make_config(warm, f"play.ahead={ahead}", f"play.enough={enough}"))
     assert resumed_lab.done == 1 and 0 < len(resumed_lab.parts.play.late) == 8 - len(RunFolder.open(folder).log.read(1))
     wait(resumed_lab.run())
     assert_all_learned_once(folder)
