@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import math
 import sys
@@ -80,7 +79,10 @@ def compare(
     require_output("--plot", plot, PICTURE)
     comparison = compare_runs(runs, last, figure or ())
     if plot:
-        _write_plot(comparison, plot)
+        from analysis.plots import plot_comparison
+        from arena.store.plots import save_plot
+
+        save_plot(lambda: plot_comparison(comparison), plot)
     if as_json:
         print(json.dumps(_comparison_json(comparison)))
     else:
@@ -215,19 +217,6 @@ def _print_results(rows: Sequence[Mapping[Any, Any]]) -> None:
             console.print(Text(f"      … {len(lines) - MAX_LINES} more", "dim"))
     if not rows:
         console.print(Text("nothing found"))
-
-
-def _write_plot(comparison: Comparison, path: Path) -> None:
-    try:
-        from analysis.panels import save_png
-        from analysis.plots import plot_comparison
-
-        figure = plot_comparison(comparison)
-    except ImportError:
-        raise ConfigError("--plot needs matplotlib: pip install 'arena-selfplay[analysis]'") from None
-    buffer = io.BytesIO()
-    save_png(figure, buffer)
-    write_output("--plot", path, PICTURE, buffer.getvalue())
 
 
 def _comparison_json(comparison: Comparison) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from analysis.panels import (
     MAX_PANELS,
     MIN_CURVE_POINTS,
     add_legend,
-    assign_colours,
     draw_curve,
     draw_points,
     make_sheet,
@@ -25,6 +24,7 @@ from analysis.panels import (
 from arena.errors import StoreError
 from arena.plain import printable
 from arena.statistics import Bounds, Interval, mean_ci, range_of, rate_ci
+from arena.store.plots import assign_colours
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
