@@ -6,7 +6,6 @@ import csv
 import json
 import math
 import sys
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -113,14 +112,14 @@ def find(
     from analysis.finding import find as find_texts
     from analysis.frames import load
     from arena.plain import printable
+    from games import names
 
     if words and regex:
         raise ConfigError("--words and --regex: give one of them")
     unit_name = "turns" if of is None else of
     unit = next((unit for unit in UNITS if unit == unit_name), None)
     if unit is None:
-        near = get_close_matches(unit_name, UNITS, n=1)
-        hint = f" — did you mean '{near[0]}'?" if near else ""
+        hint = names.nearest(unit_name, UNITS)
         raise ConfigError(f"--of {printable(unit_name[:64])}: unknown unit of text{hint} (one of: {', '.join(UNITS)})")
     if like and (query or words or regex or where or of not in (None, "matches")):
         raise ConfigError("--like finds whole matches similar to one: leave the query, its options and --of out")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import difflib
 import importlib
 import re
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ import numpy as np
 from games.adapters.foreign import SHARED, ForeignGame, OwnRandom, sanitise, shorten
 from games.base import ACTION_LENGTH, IllegalAct, to_one_line, whole_number
 from games.contracts import Message
+from games.names import nearest
 
 OUTCOME = "outcome"
 MAX_PLAYERS = 15
@@ -44,8 +44,7 @@ def find_environment(name: str) -> Any:
             f"textarena:{name} needs TextArena ({reason}): pip install 'arena-selfplay[textarena]'"
         ) from None
     if name not in registry:
-        near = difflib.get_close_matches(name, registry, n=1)
-        hint = f" — did you mean '{near[0]}'?" if near else " (textarena.envs.registration.ENV_REGISTRY lists them)"
+        hint = nearest(name, registry) or " (textarena.envs.registration.ENV_REGISTRY lists them)"
         raise ValueError(f"TextArena has no environment '{name}'{hint}")
     return registry[name]
 
