@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import platform
+import shlex
 import shutil
 import sys
 from collections.abc import Sequence
@@ -84,6 +85,13 @@ def describe_environment() -> dict[str, Any]:
         "command": sys.argv,
         "versions": list_versions(),
     }
+
+
+def describe_invocation() -> tuple[str, dict[str, Any]]:
+    """Return the `arena` command in shell syntax, and the facts of `describe_environment` without it."""
+    machine = describe_environment()
+    del machine["command"]
+    return shlex.join(["arena", *sys.argv[1:]]), machine
 
 
 def examine() -> list[Finding]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -173,11 +171,10 @@ def _describe_missing_gauges(spec: StudySpec, run: Run) -> Iterator[str]:
 
 def collect_provenance() -> dict[str, Any]:
     """Return `command`, `time` (UTC), Arena's `commit` and `machine`, for the record of a study or sweep."""
-    from arena.doctor import describe_environment
+    from arena.doctor import describe_invocation
 
-    machine = {name: value for name, value in describe_environment().items() if name != "command"}
+    command, machine = describe_invocation()
     when = datetime.now(UTC).isoformat(timespec="seconds")
-    command = shlex.join(["arena", *sys.argv[1:]])
     return {"command": command, "time": when, "commit": find_commit(machine["versions"]), "machine": machine}
 
 

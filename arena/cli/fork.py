@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from arena.evaluate.fork import ForkResults
-    from arena.statistics import Interval
 
 
 MAX_ACT = 80
@@ -96,12 +95,14 @@ def _parse_seats(assignments: Sequence[str]) -> dict[str, str]:
 
 def _to_json(forked: ForkResults) -> dict[str, Any]:
     """Return the forks as JSON data. Intervals are [estimate, low, high], with null for NaN."""
+    from arena.evaluate.evaluation import interval_to_json
+
     fork_point = forked.fork_point
     arms = {"unchanged": forked.unchanged, "forked": forked.forked}
     figures = {
         name: {"logged": forked.logged.get(name)}
-        | {arm: _interval_to_json(forked.mean(values, name)) for arm, values in arms.items()}
-        | {"difference": _interval_to_json(forked.difference(name))}
+        | {arm: interval_to_json(forked.mean(values, name)) for arm, values in arms.items()}
+        | {"difference": interval_to_json(forked.difference(name))}
         for name in forked.figures()
     }
     return {
@@ -109,10 +110,6 @@ def _to_json(forked: ForkResults) -> dict[str, Any]:
         "sat": dict(forked.original_players), "others": dict(forked.new_players), "figures": figures, "values": arms,
         "failed": forked.failed,
     }  # fmt: skip
-
-
-def _interval_to_json(interval: Interval) -> list[float | None]:
-    return [value if math.isfinite(value) else None for value in interval]
 
 
 def show(console: Console, forked: ForkResults) -> None:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-import shlex
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from arena.cli.console import PlainConsole, note, write_results
@@ -136,11 +133,10 @@ def _format_title(cell: Cell, spec: GameSpec) -> str:
 
 def _to_json(cells: Sequence[Cell], spec: GameSpec, seed: int) -> dict[str, Any]:
     """Return command, machine, settings and the cells (one per agent and person) as JSON data."""
-    from arena.doctor import describe_environment
+    from arena.doctor import describe_invocation
 
-    first = cells[0]
-    machine = {name: value for name, value in describe_environment().items() if name != "command"}
-    invocation = {"command": shlex.join(["arena", *sys.argv[1:]]), "machine": machine, "seed": seed}
+    first, (command, machine) = cells[0], describe_invocation()
+    invocation = {"command": command, "machine": machine, "seed": seed}
     settings = {"game": spec.name, "options": spec.options, "tasks": first.tasks, "trials": first.trials, "k": first.k}
     return invocation | settings | {"cells": [cell.to_json() for cell in cells]}
 
@@ -152,7 +148,7 @@ def _print_tables(console: Console, title: str, cells: Sequence[Cell]) -> None:
     of all failures of the cell.
     """
     from arena.cli.show_evaluate import shorten_names
-    from arena.cli.tables import format_interval, format_number, print_table
+    from arena.cli.tables import format_interval, format_number, show_table
     from arena.plain import printable
 
     agents, persons = dict.fromkeys(cell.agent for cell in cells), dict.fromkeys(cell.person for cell in cells)
@@ -165,15 +161,9 @@ def _print_tables(console: Console, title: str, cells: Sequence[Cell]) -> None:
     figures = {both: first} if first == last else {"pass^1": first, f"pass^{max_k}": last}
     figures["turns"] = {pair: format_number(c.mean("turns").estimate, "{:.1f}") for pair, c in by_pair.items()}
     for name, values in figures.items():
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-        for n, column in enumerate((name, *persons)):
-            table.add_column(
-                Text(re.sub("([+=])", r"\n\1", printable(column), count=1)), overflow="fold", no_wrap=n > 0
-            )
-        for agent in agents:
-            row = (values.get((agent, person), "") for person in persons)
-            table.add_row(*map(Text, [printable(short[agent]), *row]))
-        print_table(console, table)
+        columns = [re.sub("([+=])", r"\n\1", printable(column), count=1) for column in (name, *persons)]
+        rows = [[printable(short[agent]), *(values.get((agent, one), "") for one in persons)] for agent in agents]
+        show_table(console, columns, rows)
         console.print()
     for cell in cells:
         for reason, count in cell.faults.items():
