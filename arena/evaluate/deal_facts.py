@@ -14,7 +14,7 @@ import games
 from agents.errors import RoleError
 from agents.facts import format_facts, format_literal
 from arena.errors import ConfigError, StoreError
-from arena.play.making import SEAT_TOOLS, deal_game
+from arena.play.making import SEAT_TOOLS, deal_game, skip_ended_seats
 from games.abilities import Mark, Marks
 from games.contracts import UNREAD, Deal, Game, View
 
@@ -88,7 +88,7 @@ def replay_marks(deal: Deal, acts: Iterable[tuple[str, str]], rules: int = 0) ->
             return []
         found = []
         for seat, act in acts:
-            _skip_ended_seats(game)
+            skip_ended_seats(game)
             if not game.agents or game.agent_selection != seat:
                 break  # the log is of another match
             found.append([Mark(str(hash), *map(float, place)) for hash, *place in game.marks(act)][:MAX_MARKS])
@@ -96,12 +96,6 @@ def replay_marks(deal: Deal, acts: Iterable[tuple[str, str]], rules: int = 0) ->
         return found
     except Exception as error:  # noqa: BLE001 as in replay_facts
         raise StoreError(f"{_CANNOT_SHOW}: {error}") from None
-
-
-def _skip_ended_seats(game: Game) -> None:
-    """Step over the seats whose part in the match has ended."""
-    while game.agents and (game.terminations[game.agent_selection] or game.truncations[game.agent_selection]):
-        game.step(None)
 
 
 def _import_own_game(run: Path, row: Mapping[str, Any], trust: bool) -> str:
@@ -123,7 +117,7 @@ def _replay(game: Game, acts: Iterable[tuple[str, str]]) -> DealFacts:
     public: Mapping[str, Any] | None = None
     private: dict[str, dict[str, Any]] = {}
     for seat, act in acts:
-        _skip_ended_seats(game)
+        skip_ended_seats(game)
         if not game.agents or game.agent_selection != seat:
             break  # the log is of another match: return the facts so far
         if seat not in private:

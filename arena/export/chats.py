@@ -24,7 +24,7 @@ from arena.config.saved_config import load_experiment
 from arena.config.seating import resolve_tables
 from arena.errors import StoreError
 from arena.export.selection import Iteration, Row, Selection
-from arena.play.making import deal_game
+from arena.play.making import deal_game, skip_ended_seats
 from arena.play.texts import view_of
 from arena.store import checkpoints
 from arena.store.reader import RunReader
@@ -180,8 +180,7 @@ class Chats:
         if row["rules"] not in (0, game.rules_version):
             raise StoreError(f"the rules of {name} have changed since")
         for turn in row["turns"]:
-            while game.agents and (game.terminations[game.agent_selection] or game.truncations[game.agent_selection]):
-                game.step(None)
+            skip_ended_seats(game)
             seat, source = turn["seat"], turn.get("source", "policy")
             conversation = conversations.get(seat)
             if conversation and row["seats"][seat]["kind"] == "brain":

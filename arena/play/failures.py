@@ -28,6 +28,7 @@ from agents.errors import (
 from agents.players.human import HumanLeft
 from arena.errors import BugError, ConfigError, WorkerLost
 from arena.plain import remove_secrets, truncate_middle
+from arena.play.making import skip_ended_seats
 from arena.records import Failure, Kind, MatchRecord
 from games.contracts import Deal, Game
 
@@ -180,10 +181,7 @@ def replay_failed(game: str, options: dict[str, Any], seed: int, acts: Sequence[
     """
     replay = games.start_match(Deal(game, options, seed))
     for act in (*acts, None):
-        while replay.agents and (
-            replay.terminations[replay.agent_selection] or replay.truncations[replay.agent_selection]
-        ):
-            replay.step(None)
+        skip_ended_seats(replay)
         if not replay.agents:
             replay.payoffs()
             replay.report()

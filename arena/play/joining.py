@@ -24,6 +24,7 @@ from agents.stream import Stream
 from arena.errors import ConfigError
 from arena.play.contenders import Contender
 from arena.play.failures import LimitReached
+from arena.play.making import skip_ended_seats
 from arena.play.match import MatchPlan, SeatedPlayer
 from arena.play.texts import view_of
 from arena.records import MatchRecord, Seating, Turn, find_reply, is_excused
@@ -71,7 +72,7 @@ def find_difference(fork: ForkPoint, game: Game) -> str:
     for turn in record.turns[: fork.turn + 1]:
         if turn.source in UNREAD:
             continue
-        _skip_ended_seats(game)
+        skip_ended_seats(game)
         if not game.agents:
             return f"the game now ends before turn {turn.index + 1}{rules}"
         seat = game.agent_selection
@@ -86,11 +87,6 @@ def find_difference(fork: ForkPoint, game: Game) -> str:
 
 def _message_texts(messages: Sequence[Message]) -> list[tuple[str, str]]:
     return [(message.sender, message.text) for message in messages]
-
-
-def _skip_ended_seats(game: Game) -> None:
-    while game.agents and (game.terminations[game.agent_selection] or game.truncations[game.agent_selection]):
-        game.step(None)
 
 
 @dataclass(frozen=True)

@@ -31,3 +31,9 @@ def deal_game(deal: Deal) -> Game:
     game = make_game(deal.game, deal.options)
     game.reset(seed=deal.seed)
     return game
+
+
+def skip_ended_seats(game: Game) -> None:
+    """Step over the seats whose part in the match has ended, so that a seat to move is selected, if there is one."""
+    while game.agents and (game.terminations[game.agent_selection] or game.truncations[game.agent_selection]):
+        game.step(None)

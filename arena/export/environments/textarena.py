@@ -11,6 +11,7 @@ from arena.export.environments.episode import GAME_LOCK, Task, lock_game
 from arena.export.environments.names import slugify
 from arena.export.environments.observation import FactMemory, format_legal_acts, indent
 from arena.plain import clean_text
+from arena.play.making import skip_ended_seats
 from arena.play.texts import view_of
 from games.contracts import ILLEGAL, Game
 
@@ -74,11 +75,8 @@ class GameEnv(textarena.Env):  # type: ignore[misc]  # textarena is untyped
     def _observe_next(self) -> None:
         """Add the next player's observation. At the match's end, add all players' last observations and rewards."""
         game = self.game
-        while not _is_over(game) and (
-            game.terminations[game.agent_selection] or game.truncations[game.agent_selection]
-        ):
-            game.step(None)
         if not _is_over(game):
+            skip_ended_seats(game)
             self.state.current_player_id = self.seats.index(game.agent_selection)
             return self._observe(game.agent_selection)
         for player, seat in enumerate(self.seats):
