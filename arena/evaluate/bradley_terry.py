@@ -17,24 +17,16 @@ PRIOR = 1.0
 _MAX_STEPS = 200
 
 
-def fit_elo(wins: np.ndarray, prior: float = PRIOR) -> np.ndarray:
-    """Return Elo ratings [n] with mean 0, fitted to `wins` [n, n]: wins of row over column, draws counted as half.
-
-    `prior` is each player's number of draws against the virtual opponent, above 0.
-    """
-    log_strength = _fit(_add_prior_opponent(wins, prior))
-    return np.asarray(ELO * (log_strength - log_strength.mean()))
-
-
 def elo_intervals(
     score: np.ndarray, games: int, prior: float = PRIOR, level: float = 0.95
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return Elo ratings [n] with mean 0, and lower and upper ends [n] of their confidence intervals.
 
-    `score` [n, n, deals] is the mean score of row against column in the `games` matches of each deal. A rating's
-    variance is the sandwich estimator clustered by deal, with Student's quantile. It is clipped from below to the
-    variance of independent matches, because identical results must not give narrower intervals, and from above to the
-    variance if all matches of a deal had the same result. The ends are NaN for a single deal.
+    `score` [n, n, deals] is the mean score of row against column in the `games` matches of each deal. `prior` is each
+    player's number of draws against the virtual opponent, above 0. A rating's variance is the sandwich estimator
+    clustered by deal, with Student's quantile. It is clipped from below to the variance of independent matches, because
+    identical results must not give narrower intervals, and from above to the variance if all matches of a deal had the
+    same result. The ends are NaN for a single deal.
     """
     n, _, deals = score.shape
     wins = _add_prior_opponent(games * score.sum(-1), prior)

@@ -3,10 +3,16 @@
 import numpy as np
 import pytest
 
-from arena.evaluate.bradley_terry import ELO, PRIOR, elo_intervals, fit_elo
+from arena.evaluate.bradley_terry import ELO, PRIOR, elo_intervals
 
 NO_PRIOR = 1e-9
 """Practically no prior."""
+
+
+def fit_elo(wins: np.ndarray, prior: float = PRIOR) -> np.ndarray:
+    """Return the ratings for `wins` [n, n] of row over column, draws counted as half."""
+    rating, _, _ = elo_intervals(wins[..., None], 1, prior)
+    return rating
 
 
 def fit_strengths(wins: np.ndarray, prior: float = PRIOR) -> np.ndarray:
