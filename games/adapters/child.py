@@ -22,6 +22,8 @@ from games.base import to_one_line
 
 MAX_ANSWER_BYTES = 32 << 20
 """Maximum bytes of an answer."""
+INTERRUPT_SECONDS = 1.0
+"""Time within which an abandoned step notices, while it waits for an answer, that it was interrupted."""
 ROOT = Path(__file__).parents[2]
 
 
@@ -88,8 +90,10 @@ class Child:
                 answer = self._exchange(
                     json.dumps({**request, "drop": discarded}).encode() + b"\n", time.monotonic() + seconds
                 )
-            except (OSError, ValueError, TimeoutError) as error:
-                self.close()
+            except BaseException as error:
+                self.close()  # after an interrupt, too: the next request would read this one's answer
+                if not isinstance(error, OSError | ValueError):
+                    raise
                 raise ChildError(f"{self.name}: {to_one_line(str(error), 300) or 'the process has ended'}") from None
             finally:
                 self.owner = None
@@ -113,8 +117,11 @@ class Child:
         stdin.write(line)
         stdin.flush()
         while b"\n" not in self._buffer:
-            if not select.select([stdout], [], [], max(deadline - time.monotonic(), 0))[0]:
-                raise TimeoutError("no answer in time: the process was ended")
+            remaining = deadline - time.monotonic()
+            if not select.select([stdout], [], [], min(max(remaining, 0), INTERRUPT_SECONDS))[0]:
+                if remaining <= INTERRUPT_SECONDS:
+                    raise TimeoutError("no answer in time: the process was ended")
+                continue
             chunk = os.read(stdout.fileno(), 1 << 16)
             if not chunk or len(self._buffer) > MAX_ANSWER_BYTES:
                 raise ValueError("the process has ended" if not chunk else "the answer is too long")

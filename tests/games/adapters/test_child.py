@@ -3,13 +3,16 @@
 import importlib.util
 import resource
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
 
+from agents.computing import Job
 from games.adapters.child import Child, ChildError
 
 SERVER = """
@@ -106,3 +109,19 @@ def test_process_leaves_nothing_when_arena_is_killed(child: Child) -> None:
             break
         time.sleep(0.01)
     assert not path.parent.exists()
+
+
+def test_interrupted_request_ends_the_process_whose_answer_is_missing(child: Child) -> None:
+    job = Job(lambda: child.ask({"sleep": 0.5}, 30))
+
+    def run() -> None:
+        with suppress(BaseException):
+            job.run()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    while child.owner is None:
+        time.sleep(0.01)
+    job.interrupt()
+    thread.join(30)
+    assert not thread.is_alive() and not child.is_alive
