@@ -11,12 +11,13 @@ import pytest
 import games
 from games.adapters import tau2 as adapter
 from games.adapters import verifiers
+from games.adapters.child import Child, ChildError
 from games.adapters.tau2 import AGENT, CUSTOMER, Tau2
 from games.adapters.tau2_child import GREETING
 from games.conformance.kit import check
 from games.contracts import View
 from tests.factories.adapted import get_refusal_reason, make_dealt_game
-from tests.factories.faults import FAULTS, FaultTarget, inject_faults
+from tests.factories.faults import FAULTS, FaultTarget, inject_faults, kill_and_wait
 
 
 def is_installed() -> bool:
@@ -102,6 +103,16 @@ def test_match_with_a_failing_process_is_retried(fault: str) -> None:
     reasons = inject_faults(target, fault)
     message = "no answer in time" if fault == "hang" else "has ended|Broken pipe"
     assert all(re.search(message, reason) for reason in reasons), reasons
+
+
+@needs_tau2
+@pytest.mark.slow
+def test_process_that_cannot_be_restarted_fails_the_deal(monkeypatch: pytest.MonkeyPatch) -> None:
+    kill_and_wait(start_game("tau2:telecom").env.child.pid)
+    monkeypatch.setattr(adapter, "Child", partial(Child, environment={"PYTHONHOME": "/nowhere"}))
+    game = games.make("tau2:telecom")  # an error here would end the run
+    with pytest.raises(ChildError, match="has ended"):
+        game.reset(seed=0)
 
 
 @needs_tau2

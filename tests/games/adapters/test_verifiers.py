@@ -20,7 +20,7 @@ from games.adapters.modules import find_child_module
 from games.adapters.verifiers import Verifiers, parse_calls
 from games.base import IllegalAct
 from games.conformance.kit import check
-from tests.factories.faults import FAULTS, FaultTarget, inject_faults
+from tests.factories.faults import FAULTS, FaultTarget, inject_faults, kill_and_wait
 
 has_verifiers = bool(os.environ.get(adapter.PYTHON)) or importlib.util.find_spec("verifiers") is not None
 needs_verifiers = pytest.mark.skipif(not has_verifiers, reason=f"set {adapter.PYTHON} to a Python that has verifiers")
@@ -200,6 +200,15 @@ def test_killed_process_raises(shop: Path) -> None:
     os.kill(game.env.child.pid, signal.SIGKILL)
     with pytest.raises(RuntimeError, match="has ended"):
         game.step("hello")
+
+
+@needs_verifiers
+def test_process_that_cannot_be_restarted_fails_the_deal(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kill_and_wait(start_game().env.child.pid)
+    monkeypatch.setattr(adapter, "Child", functools.partial(children.Child, environment={"PYTHONHOME": "/nowhere"}))
+    game = games.make("verifiers:apple-shop")  # an error here would end the run
+    with pytest.raises(children.ChildError, match="has ended"):
+        game.reset(seed=0)
 
 
 @needs_verifiers
