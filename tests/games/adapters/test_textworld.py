@@ -5,10 +5,12 @@ import random
 import re
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 import games
@@ -212,8 +214,34 @@ def test_match_with_a_failing_compiler_is_retried(cache: Path, fault: str) -> No
         timeouts=[(textworld_games, "COMPILE_SECONDS")],
     )  # fmt: skip
     reasons = inject_faults(target, fault)
-    message = "made no game within" if fault == "hang" else "TextWorld cannot make the game"
+    message = "made no game within" if fault == "hang" else r"TextWorld cannot make the game \{.*\}: \w"
     assert all(re.search(message, reason) for reason in reasons), reasons
+
+
+@pytest.mark.slow
+def test_compiler_of_a_killed_process_is_killed() -> None:
+    def kill_process() -> None:
+        process = find_descendant(0)
+        compilers.append(find_descendant(1))
+        compilers[0].suspend()
+        process.kill()
+
+    def find_descendant(level: int) -> psutil.Process:
+        while True:
+            found = [psutil.Process()]
+            for _ in range(level + 1):
+                found = [child for process in found for child in process.children()]
+            if found:
+                return found[0]
+            time.sleep(0.001)
+
+    compilers: list[psutil.Process] = []
+    killer = threading.Thread(target=kill_process)
+    killer.start()
+    with pytest.raises(RuntimeError, match="its process ended with code -9"):
+        build(Kind("coin_collector", (("level", 3),)).to_request(0, False))
+    killer.join()
+    assert not psutil.wait_procs(compilers, timeout=10)[1]
 
 
 @pytest.mark.parametrize(
