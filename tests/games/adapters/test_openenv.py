@@ -177,7 +177,7 @@ def test_enumerated_field_is_written_without_json() -> None:
 @pytest.mark.slow
 def test_full_server_gets_a_second_one() -> None:
     first, second = start_game(TOO_FULL), start_game(TOO_FULL)
-    assert first.env.server.pid != second.env.get_server.pid
+    assert first.env.server.pid != second.env.server.pid
     first_pid = first.env.server.pid
     first.close()
     time.sleep(0.5)
