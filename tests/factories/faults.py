@@ -275,7 +275,7 @@ class _Series:
         """Store the process of a game."""
         self._root = self._locate(game)
 
-    def _locate(self, game: Any) -> psutil.Process | None:
+    def _locate(self, game: Game) -> psutil.Process | None:
         return psutil.Process(self.target.pid(game)) if self.target.pid else None
 
     def _shorten_timeouts(self, moment: Moment) -> None:
