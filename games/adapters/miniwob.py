@@ -9,7 +9,6 @@ import random
 import re
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal
 
@@ -58,10 +57,8 @@ def find_task(name: str) -> str:
 
 
 def _start_process() -> Child:
-    """Start a child process. Its browser starts with the first request; its files are removed when it is closed."""
-    folder = tempfile.TemporaryDirectory(prefix="arena-miniwob-", ignore_cleanup_errors=True)
-    environment = {"TMPDIR": folder.name, "HOME": folder.name}
-    return Child(sys.executable, miniwob_child, "the process of the browser", environment, folder)
+    """Start a child process. Its browser starts with the first request."""
+    return Child(sys.executable, miniwob_child, "the process of the browser")
 
 
 POOL = Pool(_start_process, MAX_BROWSERS)

@@ -19,8 +19,10 @@ MAX_MACHINES = 8
 """Maximum number of Java machines of this process."""
 SECONDS = 100.0
 """Timeout of a request, below that of a turn. Loading with the gold path takes up to 16 s."""
-JAVA = "-Xmx512m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:+UnlockExperimentalVMOptions -XX:hashCode=2"
-"""Java's options: limited memory, and constant hash codes, so that objects have the same order at every load."""
+JAVA = (
+    "-Xmx512m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -XX:+UnlockExperimentalVMOptions -XX:hashCode=2"
+)
+"""Java's options: limited memory, no performance data in /tmp, and constant hash codes, which keep objects in order."""
 ALL = "all"
 UNKNOWN = "No known action matches that input."
 

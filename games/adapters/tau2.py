@@ -58,15 +58,28 @@ def start_process(domain: str) -> tuple[Child, dict[str, Any]]:
 
     The matches of a domain share the process. Raises ChildError if it cannot be started.
     """
-    python = os.environ.get(PYTHON) or sys.executable
-    key = os.getpid(), python, domain
+    key = _make_key(domain)
     with _STARTING:
-        if key in _LOADED and not _LOADED[key][0].is_alive:
-            _LOADED.pop(key)[0].close()
-        if key not in _LOADED:
-            child = Child(python, tau2_child, f"the process of tau2:{domain}")
+        if key not in _LOADED or not _LOADED[key][0].is_alive:
+            if key in _LOADED:
+                _LOADED[key][0].close()
+            child = Child(key[1], tau2_child, f"the process of tau2:{domain}")
             _LOADED[key] = child, child.ask({"load": domain}, START_SECONDS)
         return _LOADED[key]
+
+
+def describe_domain(domain: str) -> dict[str, Any]:
+    """Return a domain's policy, tools and splits. Raises ChildError if its process cannot be started.
+
+    They are cached, so that creating a game does not fail if the domain's process has just ended.
+    """
+    key = _make_key(domain)
+    return _LOADED[key][1] if key in _LOADED else start_process(domain)[1]
+
+
+def _make_key(domain: str) -> tuple[int, str, str]:
+    """Return the key of a domain's process: this process's id, the Python and the domain."""
+    return os.getpid(), os.environ.get(PYTHON) or sys.executable, domain
 
 
 class Tau2(ForeignGame):
@@ -98,7 +111,7 @@ class Tau2(ForeignGame):
             raise ValueError(f"tau2:{domain} has no option '{min(unknown)}'")
         super().__init__(domain, self.seats, **options)
         try:
-            _, self._domain = start_process(domain)
+            self._domain = describe_domain(domain)
         except ChildError as error:
             raise ValueError(f"tau2:{domain} cannot be loaded: {error}") from None
 

@@ -152,12 +152,14 @@ def build(request: str) -> tuple[bytes, bytes]:
         except subprocess.TimeoutExpired:
             raise RuntimeError(f"TextWorld made no game within {COMPILE_SECONDS:.0f} s: {request}") from None
         finally:
-            if child.poll() is None:  # timed out or interrupted
-                os.killpg(child.pid, signal.SIGKILL)
+            if child.poll() != 0:  # timed out, interrupted or failed; the compiler outlives a killed child
+                with contextlib.suppress(OSError):
+                    os.killpg(child.pid, signal.SIGKILL)
                 child.communicate()
         if child.returncode:
             reason = to_one_line(errors.decode("utf-8", "replace")[-2000:], 300)
-            raise RuntimeError(f"TextWorld cannot make the game {request}: {reason}")
+            ended = f"its process ended with code {child.returncode}"
+            raise RuntimeError(f"TextWorld cannot make the game {request}: {reason or ended}")
         return Path(folder, "game.json").read_bytes(), Path(folder, "game.z8").read_bytes()
 
 

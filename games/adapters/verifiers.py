@@ -33,8 +33,8 @@ PROMPT_LENGTH = 16_000
 MAX_CALLS = 8
 ID = re.compile(r"[\w./-]+")
 MODULE = re.compile(r"[\w.]+:\w+")
-_CHILDREN: dict[tuple[Any, ...], Child] = {}
-_SIZES: dict[tuple[Any, ...], dict[str, int]] = {}
+_CHILDREN: dict[tuple[int, str, str, str], Child] = {}
+_SIZES: dict[tuple[int, str, str, str], dict[str, int]] = {}
 _STARTING = threading.Lock()
 
 
@@ -63,17 +63,31 @@ def start_process(id: str, settings: Mapping[str, Any]) -> tuple[Child, dict[str
 
     The environment's matches share the process. Raises ChildError if the environment cannot be loaded.
     """
-    python = os.environ.get(PYTHON) or sys.executable
-    key = (os.getpid(), python, id, json.dumps(settings, sort_keys=True, default=str))
+    key = _make_key(id, settings)
     with _STARTING:
         child = _CHILDREN.get(key)
         if child is None or not child.is_alive:
             if child is not None:
                 child.close()  # ends the processes that it started
-            child = Child(python, verifiers_child, f"the process of verifiers:{id}")
+            child = Child(key[1], verifiers_child, f"the process of verifiers:{id}")
             _SIZES[key] = child.ask({"load": id, "settings": dict(settings)}, START_SECONDS)
             _CHILDREN[key] = child
         return child, _SIZES[key]
+
+
+def count_rows(id: str, settings: Mapping[str, Any]) -> dict[str, int]:
+    """Return the numbers of an environment's data rows by split. Raises ChildError if it cannot be loaded.
+
+    They are cached, so that creating a game does not fail if the environment's process has just ended.
+    """
+    key = _make_key(id, settings)
+    return _SIZES[key] if key in _SIZES else start_process(id, settings)[1]
+
+
+def _make_key(id: str, settings: Mapping[str, Any]) -> tuple[int, str, str, str]:
+    """Return the key of an environment's process: this process's id, the Python, the name and the settings."""
+    python = os.environ.get(PYTHON) or sys.executable
+    return os.getpid(), python, id, json.dumps(settings, sort_keys=True, default=str)
 
 
 class Rollout:
@@ -154,7 +168,7 @@ class Verifiers(ForeignGame):
         self.max_turns = whole_number("max_turns", max_turns, least=1, most=1000)
         super().__init__(env, self.seats, **{key: value for key, value in options.items() if key in SHARED})
         try:
-            _, sizes = start_process(self.id, self.settings)
+            sizes = count_rows(self.id, self.settings)
         except ChildError as error:
             raise ValueError(f"verifiers:{to_one_line(self.id, 80)} cannot be loaded: {error}") from None
         if not sizes[self.split]:
