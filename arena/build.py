@@ -125,7 +125,7 @@ async def build(
     context = _make_ask_context(experiment, policies, asker, tables, watcher)
     asking = _make_asking(experiment, checkpoint, context, credit)
     crediting = _make_crediting(run, experiment, credit, tables, policies, critic, asking)
-    parts = _make_rollout_parts(experiment, policies, engine, crediting, watcher)
+    parts = _make_rollout_parts(experiment, policies, asker, crediting, watcher)
     lineup = _make_lineup(experiment, tables, policies, engine, endpoints, parts, watcher)
     demonstrations = _make_demonstrations(run, experiment, lineup, policies, watcher)
     lessons = _make_lessons(run, experiment, policies, watcher)
@@ -197,14 +197,14 @@ def _make_asking(
 
 
 def _make_rollout_parts(
-    experiment: Experiment, policies: Policies, engine: Engine, crediting: CreditPipeline, watcher: Watcher
+    experiment: Experiment, policies: Policies, asker: Asker, crediting: CreditPipeline, watcher: Watcher
 ) -> list[RolloutPart]:
     """Create the experiment's rollout parts, in order, without restored state."""
     context = PartContext(
         seed=experiment.seed,
         iterations=experiment.iterations,
         policies=policies,
-        engine=engine,
+        asker=asker,
         missing_deals=crediting.count_missing_deals,
         note=watcher.note,
     )
