@@ -43,7 +43,7 @@ async def start_pipeline(pipeline: Pipeline, out: Path | None, watcher: Watcher,
     """
     check_single_process()
     loading.reset()
-    folder = out or choose_fresh_folder(pipeline.head.name)
+    folder = out or choose_fresh_folder(pipeline.name)
     planned = plan(pipeline, folder, watcher.note)
     for stage in planned:
         await check_stage(stage, lambda what: watcher.phase(0, what))
