@@ -57,8 +57,7 @@ async def start_pipeline(pipeline: Pipeline, out: Path | None, watcher: Watcher,
     create_folder(folder, text, add_command(environment, data), empty_folder=STAGES)
     own_files.trust_code(data)
     for experiment in experiments:
-        own_files.trust_files(experiment)
-        own_files.trust_servers(find_used_servers(experiment).values())
+        own_files.trust_experiment(experiment, find_used_servers(experiment).values())
     update_latest_link(folder)
     with _explain_interrupts(folder), lock_folder(folder):
         if reuse:
@@ -158,8 +157,8 @@ class _PipelineRun:
         if (run_folder / CONFIG).exists():
             await resume_run(run_folder, self.watcher, layers, self.trusted)
             return
-        own_files.admit_servers(self.folder, find_used_servers(experiment), experiment.servers(), self.trusted)
-        own_files.admit_harnesses(self.folder, experiment, experiment, self.trusted)
+        servers = find_used_servers(experiment).values()
+        own_files.admit_experiment(self.folder, experiment, servers, experiment, self.trusted)
         await start_checked(experiment, run_folder, self.watcher, is_stage=True)
 
     def _check_sources(self, planned: PlannedStage) -> None:
