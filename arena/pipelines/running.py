@@ -24,7 +24,7 @@ from arena.launch import (
 )
 from arena.pipelines.checking import check_stage, fit_settings
 from arena.pipelines.reuse import FOLDER, SOURCES, copy_stages, find_reusable_stages
-from arena.play.watchers import StageWatcher, Watcher
+from arena.play.watchers import Watcher
 from arena.preflight import find_model_folder, find_used_servers
 from arena.store import checkpoints
 from arena.store.files import CONFIG, STAGES, make_folder
@@ -186,10 +186,7 @@ class _PipelineRun:
         spec = planned.spec
         named_kind = spec.name if spec.name == spec.kind else f"{spec.name} ({spec.kind})"
         label = f"stage {spec.number} of {len(self.planned)}, {named_kind}"
-        if isinstance(self.watcher, StageWatcher):
-            self.watcher.stage(label, spec.name, composed.iterations if isinstance(composed, Experiment) else 0)
-        else:
-            self.watcher.phase(0, label)
+        self.watcher.stage(label, spec.name, composed.iterations if isinstance(composed, Experiment) else 0)
 
     def _get_folder(self, stage: PlannedStage) -> Path:
         return stage_folder(self.folder, stage.spec.number, stage.spec.name)
