@@ -93,7 +93,7 @@ def test_foreign_run_starts_no_program_without_trust(tmp_path: Path, monkeypatch
     monkeypatch.setattr(own_files, "home", lambda: tmp_path / "home")
     config = make_experiment()
     with pytest.raises(ConfigError, match=r"would run the agent program .*--trust"):
-        own_files.admit_harnesses(tmp_path, config, config)
-    own_files.admit_harnesses(tmp_path, make_experiment("seats.agent.harness=python"), config)
-    own_files.admit_harnesses(tmp_path, config, config, trust=True)
-    own_files.admit_harnesses(tmp_path, config, config)
+        own_files.admit_experiment(tmp_path, config, (), config)
+    own_files.admit_experiment(tmp_path, make_experiment("seats.agent.harness=python"), (), config)
+    own_files.admit_experiment(tmp_path, config, (), config, trust=True)
+    own_files.admit_experiment(tmp_path, config, (), config)

@@ -18,6 +18,7 @@ from arena.config.sources import set_layer, text_layer
 from arena.credit.batch import CreditedTrajectory
 from arena.lab import Lab
 from arena.learn.base import MakeTrainer
+from arena.play.watchers import Watcher
 from arena.records import MatchRecord
 from arena.store.run import RunFolder
 
@@ -41,7 +42,7 @@ learn: {lr: 1e-3, minibatches: 2, regularisers: {kl: {weight: 0.01}}, gate_toler
 FILES = ("model.safetensors", "optimizer.safetensors")
 
 
-class RecordingWatcher:
+class RecordingWatcher(Watcher):
     """Watcher that records phases and metrics, and raises KeyboardInterrupt where `stop` returns True."""
 
     def __init__(self, stop: Callable[[str, Any], bool] = lambda what, value: False) -> None:

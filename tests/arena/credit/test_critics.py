@@ -314,7 +314,7 @@ CREDIT = {
     ],
     "archer": [
         "credit.estimator=archer",
-        "credit.critic={archer: {features: 32, hidden: 8, batch: 16, steps: 5, warmup: 1, fresh: 4, replay: 30}}",
+        "credit.critic={archer: {features: 32, hidden: 8, batch: 16, steps: 5, warmup: 1, replay: 30}}",
     ],
 }
 
