@@ -57,7 +57,7 @@ def play_bargains(to: Path) -> None:
         identity=MatchId(1, 0), game="negotiation", options={"max_turns": 8, "talk": False}, seed=4, seats=seats
     )
     run = RunFolder.create(to, to_yaml(compose([recipe_layer("negotiation-nano")])), {})
-    run.log.append(wait(play_one(plan, contenders, 0, Limits())))
+    run.log.extend([wait(play_one(plan, contenders, 0, Limits()))])
     run.log.seal(1)
     run.log.close()
     (to / "run.lock").unlink(missing_ok=True)

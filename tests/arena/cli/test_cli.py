@@ -326,7 +326,7 @@ def test_model_text_is_never_markup_nor_escapes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_terminal: bool
 ) -> None:
     run = RunFolder.create(tmp_path / "run", "name: x\n", {})
-    run.log.append(make_hostile_match())
+    run.log.extend([make_hostile_match()])
     if is_terminal:
         monkeypatch.setenv("FORCE_COLOR", "1")
     result = arena("show", run.path, "0001-0000")

@@ -342,6 +342,6 @@ def test_run_measures_and_credits_beliefs(tmp_path: Path) -> None:
         for t, a in zip(c.trajectory.turns, c.advantages, strict=True)
     }
     run = RunFolder.open(tmp_path / "run")
-    assert {(r.match, r.turn): pytest.approx(r.advantage, abs=1e-5) for r in run.log.credit(1)} == recomputed
+    assert {(r.match, r.turn): pytest.approx(r.advantage, abs=1e-5) for r in run.reader.credit(1)} == recomputed
     assert any(recomputed.values())
     assert not any(name.startswith("answer") for name in run.reader.metrics()[0]["report"]), "no metric per word"
