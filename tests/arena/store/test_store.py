@@ -553,7 +553,7 @@ def test_sealing_during_a_read_loses_nothing(tmp_path: Path, monkeypatch: pytest
 def test_damaged_environment_is_refused(tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path / "run", CONFIG, {})
     (run.path / "environment.json").write_text("[1")
-    with pytest.raises(StoreError, match=r"environment\.json is damaged"):
+    with pytest.raises(StoreError, match=r"environment\.json is not as it was written"):
         RunReader(run.path).environment()
 
 
