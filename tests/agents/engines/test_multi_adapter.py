@@ -15,10 +15,11 @@ from agents.engines.base import Completion, Request
 from agents.engines.in_process import InProcessEngine
 from agents.engines.multi_adapter import MultiAdapterModel
 from agents.errors import WeightsError
+from agents.model_folder import load_model
 from agents.precision import Precision
 from agents.published import FolderWeights
 from agents.stream import Stream
-from agents.weights import load_model, resolve
+from agents.weights import resolve
 from arena.cli.loop import wait
 from tests.factories.models import make_model, randomise_adapter, wrap_adapter
 from tests.factories.requests import assert_agrees, generate, make_contexts, make_request, record_passes

@@ -15,8 +15,8 @@ import torch
 from safetensors.torch import load_file
 
 from agents.chat_template import CLOCK
+from agents.model_folder import load_model, load_tokenizer
 from agents.stream import Stream
-from agents.weights import load_model, load_tokenizer
 from arena.cli import catalogue
 from arena.doctor import describe_environment
 from arena.league.settings import OpponentSpec

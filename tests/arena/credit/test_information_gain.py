@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 import games
 from agents.chat import ChatFrame
+from agents.model_folder import load_model, load_tokenizer
 from agents.scoring import StreamScorer, StreamScores, score_with_entropy
 from agents.stream import Stream
-from agents.weights import load_model, load_tokenizer, resolve
+from agents.weights import resolve
 from arena.cli.loop import wait
 from arena.config.experiment import Experiment
 from arena.config.layers import compose

@@ -9,7 +9,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from agents.weights import load_tokenizer, resolve
+from agents.model_folder import load_tokenizer
+from agents.weights import resolve
 from arena.config.experiment import LearnSpec
 from arena.config.layers import compose
 from arena.config.sources import text_layer

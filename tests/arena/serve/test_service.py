@@ -82,7 +82,7 @@ def test_reply_is_the_policys_own(service: RunningService, client: openai.OpenAI
     """Compares a greedy reply with the model's own."""
     import torch
 
-    from agents.weights import load_model
+    from agents.model_folder import load_model
 
     reply = client.chat.completions.create(model="shared", messages=ASK, temperature=0, max_tokens=20)
     folder = resolve("nano")
