@@ -145,9 +145,11 @@ def draw_curve(
 
 def save_png(figure: Figure, path: Path | io.BytesIO) -> None:
     """Save the figure as a PNG of 256 colours, a fifth of the usual size, whatever the path's suffix."""
-    from PIL import Image
+    from PIL import Image, PngImagePlugin
 
     buffer = io.BytesIO()
     figure.savefig(buffer, dpi=110)
     reduced = Image.open(buffer).convert("RGB").quantize(256, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
-    reduced.save(path, "PNG", optimize=True)
+    info = PngImagePlugin.PngInfo()
+    info.add_text("Software", "arena")
+    reduced.save(path, "PNG", optimize=True, pnginfo=info)

@@ -25,7 +25,7 @@ def save_picture(draw: Callable[[], "Figure"], path: Path) -> None:
     except ImportError:
         raise ConfigError("--plot needs matplotlib: pip install 'arena-selfplay[analysis]'") from None
     buffer = io.BytesIO()
-    draw().savefig(buffer, dpi=90, format="png")
+    draw().savefig(buffer, dpi=90, format="png", metadata={"Software": "arena"})
     write_output("--plot", path, PICTURE, buffer.getvalue())
 
 

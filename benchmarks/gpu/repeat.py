@@ -18,9 +18,10 @@ from sheet import Sheet
 from size import Size
 
 from agents.engines.in_process import InProcessEngine
+from agents.model_folder import load_model, load_tokenizer
 from agents.published import ModuleWeights
 from agents.scoring import StreamScorer, score_with_entropy
-from agents.weights import load_model, load_tokenizer, resolve
+from agents.weights import resolve
 from arena.cli.loop import wait
 
 Bits = dict[str, torch.Tensor]

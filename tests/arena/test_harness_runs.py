@@ -45,7 +45,7 @@ def test_a_policy_learns_from_matches_of_a_program(tmp_path: Path) -> None:
     """The gate compares the sampled tokens of every stream with the trainer's, and stops the run if they differ."""
     lab = run_lab(tmp_path / "run", make_experiment())
     run = RunFolder.open(tmp_path / "run")
-    rows = [MatchRecord.from_json(row) for row in run.log.rows()]
+    rows = [MatchRecord.from_json(row) for row in run.reader.matches()]
     assert len(rows) == 8 and all(row.status == "finished" for row in rows)
     assert {turn.source for row in rows for turn in row.turns} == {"request", "policy"}
     learned = trained_trajectories(rows)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import psutil
 
 from agents.players.model import ScriptedPlayer
-from agents.players.scripted import FunctionPlayer
+from agents.players.simple import FunctionPlayer
 from arena.play.contenders import ScriptedContender, play_one
 from arena.play.control import CONTINUE, Decision, MatchControl
 from arena.play.match import Limits, MatchPlan, SeatedPlayer

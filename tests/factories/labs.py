@@ -116,7 +116,7 @@ def run_and_resume(experiment: Experiment, tmp_path: Path) -> Iterator[Path]:
 
 def read_log(folder: Path) -> list[dict[str, Any]]:
     """Return the rows of the match log without clock times."""
-    rows = list(RunFolder.open(folder).log.rows())
+    rows = list(RunFolder.open(folder).reader.matches())
     for row in rows:
         row.update(started="", seconds=0.0)
         for turn in row["turns"]:

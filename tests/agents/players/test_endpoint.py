@@ -778,7 +778,7 @@ def test_run_survives_occasional_endpoint_failures(tmp_path, monkeypatch):
         )
         run = RunFolder.create(tmp_path / "run", to_yaml(experiment), {})
         wait(wait(Lab.open(run, experiment, Watcher())).run())
-    rows = list(run.log.rows())
+    rows = list(run.reader.matches())
     failed = [row for row in rows if row["status"] == "failed"]
     assert len(rows) == 6 and [row["reason"] for row in failed] == ["EndpointError: endpoint:m: status 404: gone"]
     assert {row["seats"]["second"]["kind"] for row in rows} == {"endpoint"}

@@ -355,7 +355,7 @@ def test_resume_with_critic_is_bit_equal(imitated_weights: str, tmp_path: Path, 
         and critics
         and {Path(name).suffix for name in critics} <= {".safetensors", ".json", ".jinja"}
     )
-    assert any(row.advantage for row in RunFolder.open(folder).log.credit(2))
+    assert any(row.advantage for row in RunFolder.open(folder).reader.credit(2))
 
 
 def read_critic_files(folder: Path) -> dict[str, bytes]:
@@ -369,10 +369,10 @@ def test_linear_credit_is_reproducible_from_the_log(imitated_weights: str, tmp_p
     run, critic = RunFolder.open(tmp_path / "run"), create_critic(config.credit.critic, config.credit.estimator)
     assert critic is not None
     for k in (1, 2):
-        played = [t for row in run.log.read(k) for t in trajectories(MatchRecord.from_json(row))]
+        played = [t for row in run.reader.log.read(k) for t in trajectories(MatchRecord.from_json(row))]
         credited = assign(TurnBatch(played, measures=wait(critic.predict(played))), config.credit)
         wait(critic.fit(credited, UNUSED_RNG))
-        online = {(row.match, row.turn): row.advantage for row in run.log.credit(k)}
+        online = {(row.match, row.turn): row.advantage for row in run.reader.credit(k)}
         offline = {
             (c.trajectory.match, turn_.index): advantage
             for c in credited

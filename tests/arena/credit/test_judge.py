@@ -369,7 +369,9 @@ def test_resume_with_model_judge_is_bit_equal(tmp_path: Path) -> None:
         resumed_run = RunFolder.open(folder)
         assert read_log(folder) == read_log(tmp_path / "whole")
         for k in (1, 2, 3):
-            assert [r.reward for r in resumed_run.log.credit(k)] == [r.reward for r in uninterrupted.log.credit(k)]
+            assert [r.reward for r in resumed_run.reader.credit(k)] == [
+                r.reward for r in uninterrupted.reader.credit(k)
+            ]
         for name in ("policies/shared/model.safetensors", "state.json"):
             assert (folder / "checkpoints/0003" / name).read_bytes() == (
                 tmp_path / "whole/checkpoints/0003" / name

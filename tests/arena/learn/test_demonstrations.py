@@ -222,7 +222,7 @@ def test_best_matches_of_a_log_are_demonstrated(recorded_run: Path, tmp_path: Pa
         tmp_path / "run", f"seats.{seat}.policy=shared", f"seats.{other_seat}.policy=random",
         f"learn.demonstrations={{run: {recorded_run}, best: 0.5, matches: 4}}",
     )  # fmt: skip
-    rows = sorted(RunFolder.open(recorded_run).log.rows(), key=lambda row: (-row["payoffs"][seat], row["id"]))
+    rows = sorted(RunFolder.open(recorded_run).reader.matches(), key=lambda row: (-row["payoffs"][seat], row["id"]))
     assert rows[0]["payoffs"][seat] > rows[-1]["payoffs"][seat]
     best = {tuple(t["raw"].strip() for t in row["turns"] if t["seat"] == seat) for row in rows[:6]}
     demonstrations = [s for k in range(1, 6) for s in wait(lab.parts.demonstrations.samples("shared", Clock(k, 5)))]
@@ -234,7 +234,7 @@ def test_best_matches_of_a_log_are_demonstrated(recorded_run: Path, tmp_path: Pa
 @pytest.mark.slow
 def test_log_of_the_same_policy_is_demonstrated_token_by_token(recorded_run: Path, tmp_path: Path) -> None:
     lab = open_lab(tmp_path / "run", f"learn.demonstrations={{run: {recorded_run}, best: 1.0, matches: 12}}")
-    rows = list(RunFolder.open(recorded_run).log.rows())
+    rows = list(RunFolder.open(recorded_run).reader.matches())
     kept_streams = {tuple(s["ids"]): s for row in rows for s in row["streams"]["opener"]}
     demonstrations = wait(lab.parts.demonstrations.samples("shared", Clock(1, 1)))
     assert len(demonstrations) == 12

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from agents.weights import load_tokenizer, resolve
+from agents.model_folder import load_tokenizer
+from agents.weights import resolve
 from arena.cli.loop import wait
 from arena.config.experiment import LearnSpec
 from arena.config.layers import compose
