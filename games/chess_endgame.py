@@ -66,10 +66,6 @@ class ChessEndgame(TextGame):
         men = {seat: self._describe_men(color) for seat, color in zip(SEATS, (True, False), strict=True)}
         return {**men, "board": str(self.board), "fen": self.board.fen(), "turns_left": self.max_turns - self.turns}
 
-    def private(self, seat: str) -> dict[str, Any]:
-        """Return {}: the seat has no private facts."""
-        return {}
-
     def legal(self, seat: str) -> list[str]:
         """Return all legal moves in UCI notation."""
         return [move.uci() for move in self.board.legal_moves]

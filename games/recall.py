@@ -60,10 +60,6 @@ class Recall(TextGame):
         """Return the number of lines still to come, as `lines_left`."""
         return {"lines_left": self.lines - self.lines_sent}
 
-    def private(self, seat: str) -> dict[str, Any]:
-        """Return {}: facts to remember come only once, in messages."""
-        return {}
-
     def legal(self, seat: str) -> list[str]:
         """Return PASS, or the digits once the question has been asked."""
         return ["PASS"] if not self.is_asking else [str(value) for value in range(self.values)]

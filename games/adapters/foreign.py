@@ -8,7 +8,7 @@ import io
 import random
 import unicodedata
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -69,6 +69,8 @@ class ForeignGame(TextGame):
 
     library: str
     stakes = 1.0
+    has_trials: ClassVar[bool] = False
+    """Whether trial matches may show that nothing is hidden, although `perfect_information` is False."""
 
     def __init__(self, env: str, seats: tuple[str, ...], **options: Any) -> None:
         self.title, self.seats = env, seats
@@ -96,8 +98,8 @@ class ForeignGame(TextGame):
 
     def hides_nothing(self) -> bool:
         """Return whether no seat has hidden information: declared, or found by trial matches (`openness`), cached."""
-        if self.perfect_information:
-            return True
+        if self.perfect_information or not self.has_trials:
+            return self.perfect_information
         key = (type(self), self.title, repr(getattr(self, "settings", "")), self.seats)
         if key not in _HIDES_NOTHING:
             _HIDES_NOTHING[key] = shows_everything(self)

@@ -110,17 +110,9 @@ class GymnasiumGame(ForeignGame):
         """Return `steps_left`, the number of remaining acts."""
         return {"steps_left": self.max_turns - self.turns}
 
-    def private(self, seat: str) -> dict[str, Any]:
-        """Return {}: observations are messages."""
-        return {}
-
     def legal(self, seat: str) -> list[str] | None:
         """Return the words of the actions that the environment's action mask allows, or None if actions are texts."""
         return [word for action, word in enumerate(self.words) if self._is_allowed(action)] if self.words else None
-
-    def hides_nothing(self) -> bool:
-        """Return False: the agent may not observe the whole state, so search players may not look ahead."""
-        return False
 
     def play(self, seat: str, act: str) -> str:
         """Take the action that the text names, ignoring case and extra blanks, and return its word.

@@ -77,17 +77,9 @@ class MiniGrid(ForeignGame):
         """Return the `mission` and `steps_left`, the environment's remaining steps."""
         return {"mission": to_one_line(str(self.env.mission)), "steps_left": max(self.env.steps_remaining, 0)}
 
-    def private(self, seat: str) -> dict[str, Any]:
-        """Return {}: all facts are public."""
-        return {}
-
     def legal(self, seat: str) -> list[str]:
         """Return all single acts, including those without an effect now."""
         return list(ACTS)
-
-    def hides_nothing(self) -> bool:
-        """Return False: cells outside the view are hidden, so search players may not look ahead."""
-        return False
 
     def situation(self, seat: str) -> str:
         """Return the environment's hash of its state, and the carried object, as text."""

@@ -145,19 +145,11 @@ class MiniWob(ForeignGame):
         """Return the `task` in words and `turns_left`, the number of remaining acts."""
         return {"task": self._task_text, "turns_left": self.max_turns - self.turns}
 
-    def private(self, seat: str) -> dict[str, Any]:
-        """Return {}: observations are messages."""
-        return {}
-
     def legal(self, seat: str) -> list[str] | None:
         """Return a click on each element, or None if an element of the page takes text."""
         if any(element["tag"] in TEXT_INPUTS for element in self.elements):
             return None
         return [f"click {element['ref']}" for element in self.elements]
-
-    def hides_nothing(self) -> bool:
-        """Return False: pages have hidden behaviour, so search players may not look ahead."""
-        return False
 
     def picture(self, hash: str) -> bytes:
         """Return the picture with this hash. Raises KeyError if the match has shown none."""

@@ -121,10 +121,6 @@ class OpenEnv(ForeignGame):
         """Return `turns_left`, the number of acts before the match is cut."""
         return {"turns_left": self.max_turns - self.turns}
 
-    def private(self, seat: str) -> dict[str, Any]:
-        """Return {}: observations are messages."""
-        return {}
-
     def legal(self, seat: str) -> list[str] | None:
         """Return the values that the schema lists if an action has a single field, else None."""
         if len(self._fields) != 1:
@@ -134,10 +130,6 @@ class OpenEnv(ForeignGame):
         if not isinstance(listed, list) or not 0 < len(listed) <= MAX_LISTED:
             return None
         return [value if isinstance(value, str) else json.dumps(value) for value in listed]
-
-    def hides_nothing(self) -> bool:
-        """Return False: the agent may not observe the whole state, so search players may not look ahead."""
-        return False
 
     def play(self, seat: str, act: str) -> str:
         """Send an action and return its text in one line. Raises IllegalAct if it is malformed or refused."""

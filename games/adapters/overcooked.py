@@ -124,17 +124,9 @@ class Overcooked(ForeignGame):
         """
         return dict(self._shown)
 
-    def private(self, seat: str) -> dict[str, Any]:
-        """Return {}: everything is public, except pending acts."""
-        return {}
-
     def legal(self, seat: str) -> list[str]:
         """Return the six acts, whether or not they have an effect now."""
         return list(ACTS)
-
-    def hides_nothing(self) -> bool:
-        """Return False, so that search players may not look ahead: cooks act at the same time."""
-        return False
 
     def situation(self, seat: str) -> str:
         """Return the kitchen's state as text, without the time."""

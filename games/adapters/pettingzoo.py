@@ -88,6 +88,7 @@ class PettingZooGame(ForeignGame):
     metadata: ClassVar[dict[str, Any]] = {"name": "pettingzoo_v0", "render_modes": ["ansi"]}
     reward_parts: Mapping[str, str] = {OUTCOME: "what the environment pays at the step"}
     library = "PettingZoo"
+    has_trials = True
 
     def __init__(self, env: str | Callable[..., Any], **options: Any) -> None:
         title, make = (env, load(env)) if isinstance(env, str) else (getattr(env, "__name__", "environment"), env)

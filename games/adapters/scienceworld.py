@@ -101,10 +101,6 @@ class ScienceWorld(ForeignGame):
         """Return ScienceWorld's valid acts, sorted, or None with `listed: false`."""
         return list(self._acts) if self.listed else None
 
-    def hides_nothing(self) -> bool:
-        """Return False: other rooms are hidden, so search players may not look ahead."""
-        return False
-
     def play(self, seat: str, act: str) -> str:
         """Perform an act and return it. Raises IllegalAct for an act that is neither listed nor understood.
 

@@ -136,10 +136,6 @@ class Tau2(ForeignGame):
         """Return the seat's tools in the format of OpenAI's API."""
         return [{"type": "function", "function": tool} for tool in self._domain["tools"][TAU2_ROLES[seat]]]
 
-    def hides_nothing(self) -> bool:
-        """Return False: the scenario is hidden from the agent, so search players may not look ahead."""
-        return False
-
     def play(self, seat: str, act: str) -> str:
         """Send a message or call tools. Returns the message in one line, or "" for calls.
 

@@ -63,6 +63,7 @@ class TextArenaGame(ForeignGame):
     metadata: ClassVar[dict[str, Any]] = {"name": "textarena_v0", "render_modes": ["ansi"]}
     reward_parts: Mapping[str, str] = {OUTCOME: "what TextArena pays at the end"}
     library = "TextArena"
+    has_trials = True
 
     def __init__(self, env: str, *, players: int | None = None, **options: Any) -> None:
         find_environment(env)

@@ -114,10 +114,6 @@ class TextWorld(ForeignGame):
         """Return TextWorld's admissible commands, sorted."""
         return list(self._commands)
 
-    def hides_nothing(self) -> bool:
-        """Return False: other rooms are hidden, so search players may not look ahead."""
-        return False
-
     def situation(self, seat: str) -> str:
         """Return the game's number and all facts of its world, as text."""
         return f"{self.number} {self._facts}"

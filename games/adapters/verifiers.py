@@ -190,10 +190,6 @@ class Verifiers(ForeignGame):
             for tool in self._tools
         ]
 
-    def hides_nothing(self) -> bool:
-        """Return False: answers are hidden, so search players may not look ahead."""
-        return False
-
     def play(self, seat: str, act: str) -> str:
         """Send the act as the model's reply, and return it in one line.
 

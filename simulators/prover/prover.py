@@ -93,10 +93,6 @@ class Prover(Simulator):
         """Return `goal` (the goal in focus), `turns_left`, and the kind's facts (`Proof.facts`)."""
         return {"goal": self.proof.goal, "turns_left": self.turns_left, **self.proof.facts()}
 
-    def private(self, seat: str) -> dict[str, Any]:
-        """Return {}: no seat has private facts."""
-        return {}
-
     def situation(self, seat: str) -> str:
         """Return the open goals and lemmas as text."""
         return self.proof.situation()

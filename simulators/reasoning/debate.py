@@ -99,10 +99,6 @@ class Debate(TaskGame):
             else {seat: to_one_line(text, ACTION_LENGTH) for seat, text in texts.items()},
         }
 
-    def private(self, seat: str) -> dict[str, Any]:
-        """Return {}: no seat has private facts."""
-        return {}
-
     def hidden(self) -> dict[str, tuple[str, ...]]:
         """Return {"answer": …}, or {} if it is under three characters, in question or rules, or already given."""
         answer = fold(self.task.answer)

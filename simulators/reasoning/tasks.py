@@ -145,10 +145,6 @@ class Reasoning(TaskGame):
             "question": self.task.question, "terse": terse, "family": self.task.family, "turns_left": self.turns_left
         }  # fmt: skip
 
-    def private(self, seat: str) -> dict[str, Any]:
-        """Return {}: no seat has private facts."""
-        return {}
-
     def hidden(self) -> dict[str, tuple[str, ...]]:
         """Return {"answer": …}, or {} if the answer is shorter than three characters, or in the question or rules."""
         answer = fold(self.task.answer)

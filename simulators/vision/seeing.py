@@ -21,8 +21,6 @@ class VisualWorld(Simulator):
     """Base class of visual worlds with one seat, and therefore without talk."""
 
     seats = (VIEWER,)
-    unpaid_parts: tuple[str, ...] = ()
-    """Reward parts for credit assignment only, which the payoff excludes."""
     errors: int
 
     def __init__(self, **options: Any) -> None:
@@ -48,15 +46,6 @@ class VisualWorld(Simulator):
         """Count an error in `errors` (which a subclass sets to 0), and show it to the viewer."""
         self.errors += 1
         self.show(f"Error: {reason}", sender=TOOL)
-
-    def payoffs(self) -> dict[str, float]:
-        """Return the payoff without the parts in `unpaid_parts`."""
-        totals = self._totals[VIEWER]
-        return {VIEWER: super().payoffs()[VIEWER] - sum(totals.get(part, 0.0) for part in self.unpaid_parts)}
-
-    def private(self, seat: str) -> dict[str, Any]:
-        """Return {}: the seat has no private facts."""
-        return {}
 
 
 class DigitWorld(VisualWorld):
