@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import random
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
+from games.abilities import GroundingLesson
 from games.contracts import REFEREE, TOOL, ContentPart, Image, Message
 from games.png import Album, Pixels
 from simulators.base import Simulator
@@ -22,6 +24,9 @@ class VisualWorld(Simulator):
 
     seats = (VIEWER,)
     errors: int
+    lesson_kinds: Sequence[str]
+    """Kinds of lessons that `draw_lesson` draws."""
+    draw_lesson: Callable[[np.random.Generator, str], GroundingLesson]
 
     def __init__(self, **options: Any) -> None:
         super().__init__(talk=False, **options)
@@ -30,6 +35,12 @@ class VisualWorld(Simulator):
         """Start a match without pictures of an earlier one."""
         self.album = Album()
         super().reset(seed, options)
+
+    def lesson(self, rng: random.Random, kind: str) -> GroundingLesson:
+        """Draw a lesson. Raises ValueError for a kind that is not in `lesson_kinds`."""
+        if kind not in self.lesson_kinds:
+            raise ValueError(f"there is no lesson '{kind}'; there are: {', '.join(self.lesson_kinds)}")
+        return self.draw_lesson(np.random.default_rng(rng.getrandbits(64)), kind)
 
     def picture(self, hash: str) -> bytes:
         """Return a picture of this match. Raises KeyError for another hash."""
