@@ -110,6 +110,18 @@ def whole_number(name: str, value: object, least: int, most: int = MAX_NUMBER) -
     return value
 
 
+def number_range(name: str, value: object, least: int, most: int = MAX_NUMBER) -> tuple[int, int]:
+    """Return an option's value, a number or [low, high], as (low, high).
+
+    Raises ValueError, naming the option, unless both are whole numbers from `least` to `most`, in order.
+    """
+    ends = value if isinstance(value, list | tuple) else (value, value)
+    if len(ends) != 2:
+        raise ValueError(f"{name} must be a whole number or [low, high], not {_abbreviate(value)}")
+    low = whole_number(name, ends[0], least, most)
+    return low, whole_number(name, ends[1], low, most)
+
+
 def number(name: str, value: object, least: float = 0.0, below: float = math.inf) -> float:
     """Return an option's value as a float.
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from games.base import IllegalAct, flag, number, to_one_line, whole_number
+from games.base import IllegalAct, flag, number, number_range, to_one_line, whole_number
 from simulators.base import MIXED, Script
 from simulators.clinic import acts, players
 from simulators.clinic.advice import MAX_RECOMMENDATIONS, Advice
@@ -94,7 +94,7 @@ class Clinic(PersonGame):
         self.key = make_key(source, table, diseases, symptoms)
         self.table = load_table(self.key)
         self.diseases, self.symptoms = len(self.table.names), len(self.table.signs)
-        self.budgets = _parse_budget(budget)
+        self.budgets = number_range("budget", budget, 0)
         self.slip = number("slip", slip)
         if self.slip > 1:
             raise ValueError(f"slip must be a share from 0 to 1, not {slip!r}")
@@ -365,12 +365,3 @@ class Clinic(PersonGame):
             return 0.0
         unknown = entropy(self.solver.posterior(self.chart, self.budget)) / math.log2(self.diseases)
         return self.information * (1 - unknown)
-
-
-def _parse_budget(option: object) -> tuple[int, int]:
-    """Parse the option `budget`, a number or [low, high], to (low, high). Raises ValueError for anything else."""
-    ends = option if isinstance(option, list | tuple) else (option, option)
-    if len(ends) != 2:
-        raise ValueError(f"budget must be a whole number or [low, high], not {option!r}")
-    low = whole_number("budget", ends[0], 0)
-    return low, whole_number("budget", ends[1], low)

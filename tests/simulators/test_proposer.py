@@ -344,7 +344,7 @@ def test_each_seat_is_told_only_its_own_result() -> None:
         ({"families": {"gcd": 4}}, "must be names and values"),
         ({"families": []}, "a name, a list of names"),
         ({"solvers": 0}, "from 1 to 64"),
-        ({"pay": "soft"}, "pay must be one of hard, frontier"),
+        ({"pay": "soft"}, 'pay must be "hard" or "frontier"'),
         ({"rounds": 0}, "at least 1"),
     ],
 )
