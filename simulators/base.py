@@ -29,6 +29,13 @@ class SimulatorFault(Exception):
 
 Script = Callable[[View], str]
 """Scripted player of one seat in one match: a function from views to acts."""
+PAYS: Mapping[str, Callable[[float], float]] = {"hard": lambda s: 1.0 - s, "frontier": lambda s: 4.0 * s * (1.0 - s)}
+"""Reward of a task's proposer for the solve rate s: decreasing as in SSP, or largest at s = 1/2."""
+
+
+def silent(game: object, seed: int) -> Script:
+    """Return a player that always writes an empty text."""
+    return lambda view: ""
 
 
 class Simulator(TextGame):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from games.base import IllegalAct, choice, whole_number
 from games.contracts import View
-from simulators.base import Script, Simulator, SimulatorFault
+from simulators.base import PAYS, Script, Simulator, SimulatorFault, silent
 from simulators.reasoning import gym, replies
 from simulators.reasoning.tasks import RIGHT
 from simulators.reasoning.typed import Family, TypedTask, is_same_number, make_families
@@ -18,8 +18,6 @@ from simulators.reasoning.typed import Family, TypedTask, is_same_number, make_f
 Pay = Literal["hard", "frontier"]
 PROPOSER = "proposer"
 CHALLENGE = "challenge"
-PAYS: Mapping[str, Callable[[float], float]] = {"hard": lambda s: 1.0 - s, "frontier": lambda s: 4.0 * s * (1.0 - s)}
-"""The proposer's reward by solve rate s: decreasing as in SSP, or largest at s = 1/2."""
 TRIES = 1000
 
 
@@ -282,4 +280,4 @@ def _make_oracle(game: ProposerSolver, seed: int) -> Script:
     return answer
 
 
-ProposerSolver.players = {"noop": lambda game, seed: lambda view: "", "random": _make_random, "oracle": _make_oracle}
+ProposerSolver.players = {"noop": silent, "random": _make_random, "oracle": _make_oracle}

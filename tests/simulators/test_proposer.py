@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from agents.role import load_role
 from simulators import conformance
-from simulators.base import SimulatorFault
+from simulators.base import PAYS, SimulatorFault
 from simulators.reasoning import ProposerSolver, expression, gym
-from simulators.reasoning.proposer import PAYS
 from simulators.reasoning.typed import FAMILIES, is_same_number, make_families, strip_wording
 from tests.factories.thorough import count_cases
 
