@@ -7,7 +7,7 @@ import difflib
 import functools
 import importlib
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -284,7 +284,10 @@ def _make_planner(name: str) -> Any:
 
 
 class Greedy:
-    """Player that acts as Overcooked-AI's GreedyHumanModel, which at each step heads for the nearest urgent target."""
+    """Player that acts as Overcooked-AI's GreedyHumanModel, which at each step heads for the nearest urgent target.
+
+    Raises ValueError for a kitchen that the model cannot play.
+    """
 
     def __init__(self, game: Overcooked, seed: int) -> None:
         orders = load_kitchen(game.kitchen_name).start_all_orders
@@ -308,9 +311,4 @@ class Greedy:
         return FACING[act]
 
 
-def _expert(game: Overcooked, seed: int) -> Callable[[View], str]:
-    """Return the library's greedy cook as a player. Raises ValueError for a kitchen that the cook cannot play."""
-    return Greedy(game, seed)
-
-
-Overcooked.players = {"noop": lambda game, seed: lambda view: "stay", "expert": _expert}
+Overcooked.players = {"noop": lambda game, seed: lambda view: "stay", "expert": Greedy}

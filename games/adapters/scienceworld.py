@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -159,7 +159,7 @@ def clean_text(text: str) -> str:
 class Expert:
     """Player that follows ScienceWorld's gold path (its own solution), and then writes "look around"."""
 
-    def __init__(self, game: ScienceWorld) -> None:
+    def __init__(self, game: ScienceWorld, seed: int) -> None:
         self.game, self._done = game, 0
 
     def __call__(self, view: View) -> str:
@@ -170,9 +170,4 @@ class Expert:
         return path[self._done - 1] if self._done <= len(path) else WAIT
 
 
-def _expert(game: ScienceWorld, seed: int) -> Callable[[View], str]:
-    """Return a player that follows the gold path."""
-    return Expert(game)
-
-
-ScienceWorld.players = {"noop": lambda game, seed: lambda view: WAIT, "expert": _expert}
+ScienceWorld.players = {"noop": lambda game, seed: lambda view: WAIT, "expert": Expert}
