@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import importlib
 import io
 import random
 import unicodedata
@@ -58,6 +59,19 @@ class OwnRandom:
         twin = object.__new__(OwnRandom)
         twin._python, twin._numpy = self._python, copy.deepcopy(self._numpy)
         return twin
+
+
+def import_library(module: str, name: str, library: str, extra: str) -> Any:
+    """Import a module of another library, silently and without effect on the global random generators.
+
+    Raises ValueError, in one line with the name of the game and the extra to install, if it cannot be imported.
+    """
+    try:
+        with OwnRandom(np.random.default_rng(0)).activate():
+            return importlib.import_module(module)
+    except ImportError as error:
+        reason = f"{to_one_line(name, 90)} needs {library} ({to_one_line(str(error))})"
+        raise ValueError(f"{reason}: pip install 'arena-selfplay[{extra}]'") from None
 
 
 class ForeignGame(TextGame):

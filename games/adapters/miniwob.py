@@ -17,7 +17,7 @@ import numpy as np
 
 from games.adapters import miniwob_child
 from games.adapters.child import Child
-from games.adapters.foreign import SHARED, ForeignGame, OwnRandom, sanitise, shorten
+from games.adapters.foreign import SHARED, ForeignGame, import_library, sanitise, shorten
 from games.adapters.pool import Pool
 from games.base import ACTION_LENGTH, IllegalAct, choice, to_one_line, whole_number
 from games.contracts import Image, View
@@ -40,12 +40,7 @@ def find_task(name: str) -> str:
 
     Raises ValueError, in one line, for an unknown task, or if MiniWoB++ or a browser is missing.
     """
-    try:
-        with OwnRandom(np.random.default_rng(0)).activate():
-            importlib.import_module("gymnasium").register_envs(importlib.import_module("miniwob"))
-    except ImportError as error:
-        reason = f"miniwob:{to_one_line(name, 80)} needs MiniWoB++ ({to_one_line(str(error))})"
-        raise ValueError(f"{reason}: pip install 'arena-selfplay[miniwob]'") from None
+    import_library("miniwob", f"miniwob:{name}", "MiniWoB++", "miniwob")
     if shutil.which("chromedriver") is None:
         raise ValueError(f"miniwob:{to_one_line(name, 80)} needs a browser: apt-get install chromium chromium-driver")
     registry = importlib.import_module("gymnasium").registry

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from games.adapters.foreign import SHARED, ForeignGame, OwnRandom
+from games.adapters.foreign import SHARED, ForeignGame, OwnRandom, import_library
 from games.base import IllegalAct, choice, to_one_line, whole_number
 from games.contracts import View
 
@@ -31,12 +31,7 @@ def find_kitchen(name: str) -> str:
 
     Raises ValueError, in one line, for an unknown kitchen, or if Overcooked-AI is not installed.
     """
-    try:
-        with OwnRandom(np.random.default_rng(0)).activate():  # gym prints a warning
-            folder = importlib.import_module(f"{MODULE}.static").LAYOUTS_DIR
-    except ImportError as error:
-        reason = f"overcooked:{to_one_line(name, 80)} needs Overcooked-AI ({to_one_line(str(error))})"
-        raise ValueError(f"{reason}: pip install 'arena-selfplay[overcooked]'") from None
+    folder = import_library(f"{MODULE}.static", f"overcooked:{name}", "Overcooked-AI", "overcooked").LAYOUTS_DIR
     kitchens = sorted(path.stem for path in Path(folder).glob("*.layout"))
     if name not in kitchens:
         near = difflib.get_close_matches(name, kitchens, n=1)

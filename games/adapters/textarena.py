@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import copy
 import difflib
-import importlib
 import re
 from collections.abc import Mapping
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
-from games.adapters.foreign import SHARED, ForeignGame, OwnRandom, sanitise, shorten
+from games.adapters.foreign import SHARED, ForeignGame, OwnRandom, import_library, sanitise, shorten
 from games.base import ACTION_LENGTH, IllegalAct, to_one_line, whole_number
 from games.contracts import Message
 
@@ -36,13 +35,8 @@ def find_environment(name: str) -> Any:
 
     Raises ValueError if TextArena is not installed or has no such environment.
     """
-    try:
-        registry = importlib.import_module("textarena.envs.registration").ENV_REGISTRY
-    except ImportError as error:
-        reason = to_one_line(str(error))
-        raise ValueError(
-            f"textarena:{name} needs TextArena ({reason}): pip install 'arena-selfplay[textarena]'"
-        ) from None
+    module = "textarena.envs.registration"
+    registry = import_library(module, f"textarena:{name}", "TextArena", "textarena").ENV_REGISTRY
     if name not in registry:
         near = difflib.get_close_matches(name, registry, n=1)
         hint = f" — did you mean '{near[0]}'?" if near else " (textarena.envs.registration.ENV_REGISTRY lists them)"
