@@ -8,7 +8,7 @@ import importlib
 import io
 import random
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -74,6 +74,12 @@ def import_library(module: str, name: str, library: str, extra: str) -> Any:
         raise ValueError(f"{reason}: pip install 'arena-selfplay[{extra}]'") from None
 
 
+def split_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the settings of the wrapped environment among a game's options, and TextGame's options."""
+    settings = {name: value for name, value in options.items() if name not in SHARED}
+    return settings, {name: value for name, value in options.items() if name in SHARED}
+
+
 class ForeignGame(TextGame):
     """Base class of text games that wrap an environment of another library, stored in `env`.
 
@@ -87,6 +93,8 @@ class ForeignGame(TextGame):
     """Whether trial matches may show that nothing is hidden, although `perfect_information` is False."""
 
     def __init__(self, env: str, seats: tuple[str, ...], **options: Any) -> None:
+        if unknown := options.keys() - {*SHARED}:
+            raise ValueError(f"{self.name}:{env} has no option '{min(unknown)}'")
         self.title, self.seats = env, seats
         self.env: Any = None
         self.faults: list[str] = []
@@ -126,6 +134,17 @@ class ForeignGame(TextGame):
     def clone(self) -> Self:
         """Return an independent copy of the running match, with the environment copied by `copy_env`."""
         return copy.deepcopy(self, {id(self.env): self.copy_env()})
+
+
+class SingleAgentGame(ForeignGame):
+    """Base class of games that wrap an environment of one agent, which loses nothing by giving up."""
+
+    seats = ("agent",)
+    rivals = False
+    stakes = 0.0
+
+    def __init__(self, env: str, **options: Any) -> None:
+        super().__init__(env, self.seats, **options)
 
 
 def sanitise(text: str) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 
 from games.adapters import miniwob_child
 from games.adapters.child import Child
-from games.adapters.foreign import SHARED, ForeignGame, import_library, sanitise, shorten
+from games.adapters.foreign import SingleAgentGame, import_library, sanitise, shorten
 from games.adapters.pool import Pool
 from games.base import ACTION_LENGTH, IllegalAct, choice, to_one_line, whole_number
 from games.contracts import Image, View
@@ -94,7 +94,7 @@ class Page:
         self.close()
 
 
-class MiniWob(ForeignGame):
+class MiniWob(SingleAgentGame):
     """Single-agent game on a web page of the MiniWoB++ task `env`, such as click-button.
 
     Acts: click REF, type REF TEXT, press KEY, where REF is an element's number in the observation. The page's clock is
@@ -104,11 +104,8 @@ class MiniWob(ForeignGame):
 
     name = "miniwob"
     library = "MiniWoB++"
-    seats = ("agent",)
     blocks = True
     whole_acts = True
-    rivals = False
-    stakes = 0.0
     metadata: ClassVar[dict[str, Any]] = {"name": "miniwob_v0", "render_modes": ["ansi"]}
     reward_parts: Mapping[str, str] = {REWARD: "the page's own reward, without its discount for time, at least 0"}
 
@@ -117,10 +114,8 @@ class MiniWob(ForeignGame):
     ) -> None:
         self.view = choice("view", view, "text", "picture", "both")
         self.max_turns = whole_number("max_turns", max_turns, least=1, most=1000)
-        if unknown := options.keys() - {*SHARED}:
-            raise ValueError(f"miniwob:{env} has no option '{min(unknown)}'")
         self.task = find_task(env)
-        super().__init__(env, self.seats, **options)
+        super().__init__(env, **options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Load a page with a seed from `rng`, and show it."""

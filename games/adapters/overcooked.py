@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from games.adapters.foreign import SHARED, ForeignGame, OwnRandom, import_library
+from games.adapters.foreign import ForeignGame, OwnRandom, import_library
 from games.base import IllegalAct, choice, to_one_line, whole_number
 from games.contracts import View
 
@@ -83,8 +83,6 @@ class Overcooked(ForeignGame):
         self.start = choice("start", start, "layout", "random")
         self.pays = tuple(choice("pays", part, *PARTS) for part in ([pays] if isinstance(pays, str) else pays))
         self.cooperative = SHAPED not in self.pays
-        if unknown := options.keys() - {*SHARED}:
-            raise ValueError(f"overcooked:{env} has no option '{min(unknown)}'")
         self.kitchen_name = find_kitchen(env)
         cooks = range(1, load_kitchen(self.kitchen_name).num_players + 1)
         super().__init__(env, tuple(f"cook_{number}" for number in cooks), **options)

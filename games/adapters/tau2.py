@@ -15,7 +15,7 @@ import numpy as np
 
 from games.adapters import tau2_child
 from games.adapters.child import Child, ChildError
-from games.adapters.foreign import SHARED, ForeignGame, sanitise, shorten
+from games.adapters.foreign import ForeignGame, sanitise, shorten
 from games.adapters.verifiers import START_SECONDS, Rollout, describe_tools, parse_calls
 from games.base import ACTION_LENGTH, IllegalAct, choice, to_one_line, whole_number
 from games.contracts import TOOL, View
@@ -94,8 +94,6 @@ class Tau2(ForeignGame):
     ) -> None:
         self.domain, self.split = check_domain(domain), choice("split", split, "train", "test", "base")
         self.max_turns = whole_number("max_turns", max_turns, least=1, most=1000)
-        if unknown := options.keys() - {*SHARED}:
-            raise ValueError(f"tau2:{domain} has no option '{min(unknown)}'")
         super().__init__(domain, self.seats, **options)
         try:
             _, self._domain = start_process(domain)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
-from games.adapters.foreign import SHARED, ForeignGame, OwnRandom, import_library, sanitise, shorten
+from games.adapters.foreign import ForeignGame, OwnRandom, import_library, sanitise, shorten, split_options
 from games.base import ACTION_LENGTH, IllegalAct, to_one_line, whole_number
 from games.contracts import Message
 
@@ -61,10 +61,9 @@ class TextArenaGame(ForeignGame):
 
     def __init__(self, env: str, *, players: int | None = None, **options: Any) -> None:
         find_environment(env)
-        self.settings = {key: value for key, value in options.items() if key not in SHARED}
+        self.settings, shared = split_options(options)
         requested = None if players is None else whole_number("players", players, least=1, most=MAX_PLAYERS)
         number = self._find_player_count(env, (2, 1, *range(3, MAX_PLAYERS + 1)) if requested is None else (requested,))
-        shared = {key: value for key, value in options.items() if key in SHARED}
         super().__init__(env, tuple(f"player_{n}" for n in range(number)), **shared)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:

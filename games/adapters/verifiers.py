@@ -17,7 +17,7 @@ import numpy as np
 
 from games.adapters import verifiers_child
 from games.adapters.child import Child, ChildError
-from games.adapters.foreign import SHARED, ForeignGame, sanitise, shorten
+from games.adapters.foreign import SingleAgentGame, sanitise, shorten, split_options
 from games.adapters.modules import require_allowed
 from games.adapters.named import split_settings
 from games.base import ACTION_LENGTH, IllegalAct, choice, to_one_line, whole_number
@@ -125,7 +125,7 @@ class Rollout:
         self.drop()
 
 
-class Verifiers(ForeignGame):
+class Verifiers(SingleAgentGame):
     """Single-agent game in the verifiers environment `env`: its id, or `module:callable`, with settings in brackets.
 
     The seed selects a row of the data set of the `split`, "train" or "test" (the evaluation set). The environment's own
@@ -137,11 +137,8 @@ class Verifiers(ForeignGame):
 
     name = "verifiers"
     library = "verifiers"
-    seats = ("agent",)
     blocks = True
     whole_acts = True
-    rivals = False
-    stakes = 0.0
     metadata: ClassVar[dict[str, Any]] = {"name": "verifiers_v0", "render_modes": ["ansi"]}
     reward_parts: Mapping[str, str] = {REWARD: "the rubric's weighted sum, at the end"}
 
@@ -149,10 +146,11 @@ class Verifiers(ForeignGame):
         self, env: str, *, split: Literal["train", "test"] = "train", max_turns: int = 32, **options: Any
     ) -> None:
         self.id, settings = parse_name(env)
-        self.settings = settings | {key: value for key, value in options.items() if key not in SHARED}
+        others, shared = split_options(options)
+        self.settings = settings | others
         self.split = choice("split", split, "train", "test")
         self.max_turns = whole_number("max_turns", max_turns, least=1, most=1000)
-        super().__init__(env, self.seats, **{key: value for key, value in options.items() if key in SHARED})
+        super().__init__(env, **shared)
         try:
             _, sizes = start_process(self.id, self.settings)
         except ChildError as error:
