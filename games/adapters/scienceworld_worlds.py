@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import functools
-import importlib
 import shutil
 import sys
 from collections.abc import Mapping
@@ -12,6 +11,7 @@ from typing import Any
 
 from games.adapters import scienceworld_child
 from games.adapters.child import Child
+from games.adapters.foreign import import_library
 from games.adapters.pool import Pool
 from games.base import to_one_line
 
@@ -32,11 +32,8 @@ def find_tasks(name: str) -> tuple[str, ...]:
 
     Raises ValueError, in one line, for an unknown task, or if ScienceWorld or Java is not installed.
     """
-    try:
-        tasks = tuple(importlib.import_module("scienceworld.constants").ID2TASK.values())
-    except ImportError as error:
-        reason = f"scienceworld:{to_one_line(name, 80)} needs ScienceWorld ({to_one_line(str(error))})"
-        raise ValueError(f"{reason}: pip install 'arena-selfplay[scienceworld]'") from None
+    constants = import_library("scienceworld.constants", f"scienceworld:{name}", "ScienceWorld", "scienceworld")
+    tasks = tuple(constants.ID2TASK.values())
     if shutil.which("java") is None:
         raise ValueError(f"scienceworld:{to_one_line(name, 80)} needs Java: apt-get install default-jre-headless")
     if name == ALL:

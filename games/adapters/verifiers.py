@@ -17,7 +17,7 @@ import numpy as np
 
 from games.adapters import verifiers_child
 from games.adapters.child import Child, ChildError
-from games.adapters.foreign import SHARED, ForeignGame, sanitise, shorten
+from games.adapters.foreign import SingleAgentGame, sanitise, shorten, split_options
 from games.adapters.modules import require_allowed
 from games.adapters.named import split_settings
 from games.base import ACTION_LENGTH, IllegalAct, choice, to_one_line, whole_number
@@ -139,7 +139,7 @@ class Rollout:
         self.drop()
 
 
-class Verifiers(ForeignGame):
+class Verifiers(SingleAgentGame):
     """Single-agent game in the verifiers environment `env`: its id, or `module:callable`, with settings in brackets.
 
     The seed selects a row of the data set of the `split`, "train" or "test" (the evaluation set). The environment's own
@@ -151,11 +151,8 @@ class Verifiers(ForeignGame):
 
     name = "verifiers"
     library = "verifiers"
-    seats = ("agent",)
     blocks = True
     whole_acts = True
-    rivals = False
-    stakes = 0.0
     metadata: ClassVar[dict[str, Any]] = {"name": "verifiers_v0", "render_modes": ["ansi"]}
     reward_parts: Mapping[str, str] = {REWARD: "the rubric's weighted sum, at the end"}
 
@@ -163,10 +160,11 @@ class Verifiers(ForeignGame):
         self, env: str, *, split: Literal["train", "test"] = "train", max_turns: int = 32, **options: Any
     ) -> None:
         self.id, settings = parse_name(env)
-        self.settings = settings | {key: value for key, value in options.items() if key not in SHARED}
+        others, shared = split_options(options)
+        self.settings = settings | others
         self.split = choice("split", split, "train", "test")
         self.max_turns = whole_number("max_turns", max_turns, least=1, most=1000)
-        super().__init__(env, self.seats, **{key: value for key, value in options.items() if key in SHARED})
+        super().__init__(env, **shared)
         try:
             sizes = count_rows(self.id, self.settings)
         except ChildError as error:
@@ -203,10 +201,6 @@ class Verifiers(ForeignGame):
             {"type": "function", "function": {key: tool[key] for key in ("name", "description", "parameters")}}
             for tool in self._tools
         ]
-
-    def hides_nothing(self) -> bool:
-        """Return False: answers are hidden, so search players may not look ahead."""
-        return False
 
     def play(self, seat: str, act: str) -> str:
         """Send the act as the model's reply, and return it in one line.

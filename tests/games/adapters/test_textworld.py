@@ -258,7 +258,7 @@ def test_compiler_of_a_killed_process_is_killed() -> None:
         ("textworld:cooking(open=1)", {}, "open must be true or false"),
         (SMALL, {"games": 4, "split": "test"}, "games must be at least 5"),
         (SMALL, {"pays": ["wins"]}, "pays must be"),
-        (SMALL, {"level": 3}, "settings are part of the name"),
+        (SMALL, {"level": 3}, "has no option 'level'"),
     ],
 )
 def test_invalid_game_or_option_is_refused_in_one_line(name: str, options: dict[str, Any], message: str) -> None:
