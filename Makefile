@@ -66,8 +66,6 @@ machines: $(VENV)/installed ## the tests that compute, as other processors would
 bench: $(VENV)/installed ## measure speed and memory; results under benchmarks/results
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/learn_step.py
-	$(BIN)/python benchmarks/learn_in_run.py
-	$(BIN)/python benchmarks/decode_step.py
 	$(BIN)/python benchmarks/shared_tokens.py
 	$(BIN)/python benchmarks/long_contexts.py
 	$(BIN)/python benchmarks/memory.py

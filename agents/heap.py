@@ -1,7 +1,6 @@
 """Control of the C library's heap: keep freed memory for the next step, or return it to the system.
 
 `import arena` configures glibc to keep freed memory of any size, because mapping memory again slows the next step.
-`benchmarks/learn_in_run.py` compares `trim_holes` with never and always returning memory.
 """
 
 import ctypes
@@ -11,7 +10,8 @@ GROWTH_FACTOR, EXTRA_BYTES = 1.5, 1 << 30
 """`trim_holes` lets the heap grow to this multiple of its largest use so far, plus this many bytes.
 
 With these, two iterations of the flagship recipe trim nothing and take 1.03 times the CPU time of learning without
-trimming. With 1.3 and 256 MB learning took 1.21 times, and the peak was 3.70 instead of 3.95 GB.
+trimming. With 1.3 and 256 MB learning took 1.21 times, and the peak was 3.70 instead of 3.95 GB (measured at commit
+9e4186ec by `benchmarks/learn_in_run.py`, since removed).
 """
 
 _largest_use = 0

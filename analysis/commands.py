@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import math
 import sys
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -80,7 +78,10 @@ def compare(
     require_output("--plot", plot, PICTURE)
     comparison = compare_runs(runs, last, figure or ())
     if plot:
-        _write_plot(comparison, plot)
+        from analysis.plots import plot_comparison
+        from arena.store.plots import save_plot
+
+        save_plot(lambda: plot_comparison(comparison), plot)
     if as_json:
         print(json.dumps(_comparison_json(comparison)))
     else:
@@ -111,14 +112,14 @@ def find(
     from analysis.finding import find as find_texts
     from analysis.frames import load
     from arena.plain import printable
+    from games import names
 
     if words and regex:
         raise ConfigError("--words and --regex: give one of them")
     unit_name = "turns" if of is None else of
     unit = next((unit for unit in UNITS if unit == unit_name), None)
     if unit is None:
-        near = get_close_matches(unit_name, UNITS, n=1)
-        hint = f" — did you mean '{near[0]}'?" if near else ""
+        hint = names.nearest(unit_name, UNITS)
         raise ConfigError(f"--of {printable(unit_name[:64])}: unknown unit of text{hint} (one of: {', '.join(UNITS)})")
     if like and (query or words or regex or where or of not in (None, "matches")):
         raise ConfigError("--like finds whole matches similar to one: leave the query, its options and --of out")
@@ -215,19 +216,6 @@ def _print_results(rows: Sequence[Mapping[Any, Any]]) -> None:
             console.print(Text(f"      … {len(lines) - MAX_LINES} more", "dim"))
     if not rows:
         console.print(Text("nothing found"))
-
-
-def _write_plot(comparison: Comparison, path: Path) -> None:
-    try:
-        from analysis.panels import save_png
-        from analysis.plots import plot_comparison
-
-        figure = plot_comparison(comparison)
-    except ImportError:
-        raise ConfigError("--plot needs matplotlib: pip install 'arena-selfplay[analysis]'") from None
-    buffer = io.BytesIO()
-    save_png(figure, buffer)
-    write_output("--plot", path, PICTURE, buffer.getvalue())
 
 
 def _comparison_json(comparison: Comparison) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from os.path import commonprefix
 from pathlib import Path
 from typing import Any, Literal
@@ -22,6 +21,7 @@ from analysis.frames import Frames, is_numeric, load
 from arena.errors import StoreError
 from arena.plain import printable
 from arena.statistics import Bounds, Interval, Values, difference_ci, mean_ci, paired_ci, range_of
+from games.names import nearest
 
 Unit = Literal["seeds", "matches"]
 Pairing = Literal["by seed", "by deal", ""]
@@ -97,11 +97,9 @@ def compare(
     known_figures = [column for column in values.columns if column not in _KEYS]
     for figure in figures:
         if figure not in known_figures:
-            near = get_close_matches(figure, known_figures, n=1)
-            hint = f" — did you mean '{printable(near[0])}'?" if near else ""
-            raise StoreError(
-                f"there is no figure '{printable(figure)}'{hint} (figures: {', '.join(map(printable, known_figures))})"
-            )
+            known = [printable(name) for name in known_figures]
+            hint = nearest(figure, known)
+            raise StoreError(f"there is no figure '{printable(figure)}'{hint} (figures: {', '.join(known)})")
     last_matches = values[values["iteration"] > values.groupby("run")["iteration"].transform("max") - last]
     unit: Unit = "seeds" if any(len(arm.runs) > 1 for arm in arms) else "matches"
     selected = [figure for figure in known_figures if not figures or figure in figures]

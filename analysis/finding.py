@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -27,6 +26,7 @@ from analysis.frames import Frames, load
 from analysis.query import run_query
 from arena.errors import ConfigError, StoreError
 from arena.plain import clean_text, printable
+from games import names
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -93,8 +93,7 @@ def nearest(log: Frames, match: str, n: int = 10, embedding: Embedding = "minilm
     match_texts = collect_texts(log, "matches")
     query_texts = match_texts.loc[match_texts["match"] == match, "text"].tolist()
     if not query_texts:
-        near = get_close_matches(match[:64], match_texts["match"].tolist(), n=1)
-        hint = f" — did you mean '{printable(near[0])}'?" if near else ""
+        hint = names.nearest(match, map(printable, match_texts["match"]))
         raise StoreError(f"there is no match '{printable(match[:64])}' with any text{hint}")
     texts = _merge_equal(match_texts[match_texts["text"] != query_texts[0]].reset_index(drop=True))
     if texts.empty:

@@ -6,7 +6,6 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from arena.store.lines import LogError
 from arena.store.losses import find_incomplete_deals
 from arena.store.reader import FolderReader, RunReader
 from arena.store.stages import find_pipeline, resolve_newest_run
+from games.names import nearest
 
 Names = Collection[str] | None
 """Names to select; None selects all."""
@@ -57,14 +57,15 @@ class Frames:
         """
         if name not in TABLES:
             raise StoreError(
-                f"there is no table '{_abbreviate(name)}'{_suggest(name, TABLES)} (tables: {', '.join(TABLES)})"
+                f"there is no table '{_abbreviate(name)}'{nearest(name, TABLES)} (tables: {', '.join(TABLES)})"
             )
         found = self.select_existing(name, columns)
         if columns is None:
             return found
         for column in columns:
             if column not in found.column_names:
-                raise StoreError(f"{name} has no column '{_abbreviate(column)}'{_suggest(column, found.column_names)}")
+                hint = nearest(column, map(printable, found.column_names))
+                raise StoreError(f"{name} has no column '{_abbreviate(column)}'{hint}")
         return found.select(list(columns))
 
     def select_existing(self, name: str, columns: Names) -> Any:
@@ -344,11 +345,6 @@ def is_numeric(column: pd.Series[Any]) -> bool:
 
 def _is_in(column: Any, chosen: Collection[str]) -> Any:
     return pc.is_in(column, value_set=pa.array(sorted(chosen), pa.string()))
-
-
-def _suggest(name: str, known: Iterable[str]) -> str:
-    near = get_close_matches(name[:64], list(known), n=1)
-    return f" — did you mean '{printable(near[0])}'?" if near else ""
 
 
 def _abbreviate(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Common parts of matplotlib figures: panels, a colour per arm, error bars, and labels that fit.
+"""Common parts of matplotlib figures: panels, error bars, and labels that fit. Colours are in `arena.store.plots`.
 
 A curve shows each seed (thin), the seeds' mean (thick) and, at its right end, a dot with the interval of the final
 value. It has no band, which would be wide and jumpy with few seeds. Fewer than `MIN_CURVE_POINTS` points are drawn as
@@ -7,17 +7,15 @@ dots with error bars, without a line.
 
 from __future__ import annotations
 
-import io
-import itertools
 import textwrap
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from arena.plain import printable
 from arena.statistics import SHARE, Bounds, Interval
+from arena.store.plots import draw_seeds, escape_tex
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,19 +26,6 @@ MAX_PANELS = 8
 MIN_CURVE_POINTS = 5
 WIDTH, HEIGHT = 3.4, 2.7
 """Size of a panel in inches."""
-ARM_COLOURS = ("tab:blue", "tab:red", "tab:purple", "tab:brown", "tab:pink", "tab:cyan", "tab:olive", "black", "gold")
-CONTROL_COLOURS = {"shuffled": "tab:orange", "outcome only": "tab:green", "zero": "tab:grey", "solver_only": "tab:grey"}
-"""Fixed colours of control arms, by a part of the arm's name, so that they look the same in every figure."""
-
-
-def assign_colours(arms: Iterable[str]) -> dict[str, str]:
-    """Return a matplotlib colour for each arm's label. Call it once per figure, so that all panels agree."""
-    unused = itertools.cycle(ARM_COLOURS)  # colours repeat after nine arms
-    chosen: dict[str, str] = {}
-    for arm in arms:
-        fixed = next((colour for word, colour in CONTROL_COLOURS.items() if word in arm), None)
-        chosen[arm] = fixed if fixed and fixed not in chosen.values() else next(unused)
-    return chosen
 
 
 def make_sheet(
@@ -77,7 +62,7 @@ def wrap_label(name: str, width: int) -> str:
     Leading underscores, which would hide a label, are removed, and TeX is disabled.
     """
     lines = textwrap.wrap(printable(name).lstrip("_"), width, max_lines=2, placeholder=" …") or [""]
-    return "\n".join(lines).replace("$", r"\$")
+    return escape_tex("\n".join(lines))
 
 
 def set_y_range(axis: Axes, bounds: Bounds) -> None:
@@ -136,20 +121,5 @@ def draw_curve(
     shift: int = 0,
 ) -> None:  # fmt: skip
     """Draw a group of runs: each run's values (a row of `seeds`), their mean, and a dot with the interval `final`."""
-    values = np.asarray(seeds, dtype=float)
-    if len(values) > 1:
-        axis.plot(x, values.T, color=colour, alpha=0.25, linewidth=0.7)
-    axis.plot(x, values.mean(0), color=colour, linewidth=1.8, label=visible_label(label))
+    draw_seeds(axis, x, np.asarray(seeds, dtype=float).tolist(), visible_label(label), colour)
     draw_points(axis, [max(x) + (0.03 + 0.02 * shift) * (max(x) - min(x))], [final], "", colour)
-
-
-def save_png(figure: Figure, path: Path | io.BytesIO) -> None:
-    """Save the figure as a PNG of 256 colours, a fifth of the usual size, whatever the path's suffix."""
-    from PIL import Image, PngImagePlugin
-
-    buffer = io.BytesIO()
-    figure.savefig(buffer, dpi=110)
-    reduced = Image.open(buffer).convert("RGB").quantize(256, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
-    info = PngImagePlugin.PngInfo()
-    info.add_text("Software", "arena")
-    reduced.save(path, "PNG", optimize=True, pnginfo=info)

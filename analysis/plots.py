@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +15,6 @@ from analysis.panels import (
     MAX_PANELS,
     MIN_CURVE_POINTS,
     add_legend,
-    assign_colours,
     draw_curve,
     draw_points,
     make_sheet,
@@ -25,6 +23,8 @@ from analysis.panels import (
 from arena.errors import StoreError
 from arena.plain import printable
 from arena.statistics import Bounds, Interval, mean_ci, range_of, rate_ci
+from arena.store.plots import assign_colours
+from games.names import nearest
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -177,8 +177,7 @@ def dialogue(log: Frames, match: str) -> str:
     rows = log.matches[log.matches["match"] == match]
     runs = ", ".join(log.readers)
     if rows.empty:
-        near = get_close_matches(match[:64], log.matches["match"].tolist(), n=1)
-        hint = f" — did you mean '{printable(near[0])}'?" if near else ""
+        hint = nearest(match, map(printable, log.matches["match"]))
         raise StoreError(f"{runs} has no match '{printable(match[:64])}'{hint}")
     if len(rows) > 1:
         raise StoreError(f"several of {runs} have a match '{printable(match)}': load one of them")
@@ -226,6 +225,5 @@ def _list_numeric_columns(frame: pd.DataFrame) -> list[str]:
 
 def _require_metric(frame: pd.DataFrame, name: str) -> str:
     if name not in frame.columns:
-        near = get_close_matches(name, [str(column) for column in frame.columns], n=1)
-        raise KeyError(f"no metric {name!r}" + (f" — did you mean {near[0]!r}?" if near else ""))
+        raise KeyError(f"no metric {name!r}{nearest(name, (printable(str(column)) for column in frame.columns))}")
     return name

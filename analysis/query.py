@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from analysis.frames import Frames, load
 from arena.errors import ConfigError
 from arena.plain import printable
 from arena.store.sealed_sql import SECONDS, SETTINGS, parse_select, run_sealed
+from games.names import nearest
 
 _DOTTED = re.compile(r"""Referenced table "(.*?)" not found|Cannot extract field .* from expression "(.*?)" because""")
 
@@ -131,14 +131,9 @@ def _explain_error(error: str, log: Frames, tree: Any) -> str:
             for name in log.select_existing(table, ["report.", "reward.", *TABLES[table].names]).column_names
         }
         tables = ", ".join(_find_columns(tree))
-        return f"there is no column '{printable(column[1])}'{_suggest(column[1], columns)} in {tables}"
+        return f"there is no column '{printable(column[1])}'{nearest(column[1], map(printable, columns))} in {tables}"
     if table := re.search(r"Table with name (.*?) does not exist", error):
-        return f"there is no table '{printable(table[1])}'{_suggest(table[1], TABLES)} (tables: {', '.join(TABLES)})"
+        return f"there is no table '{printable(table[1])}'{nearest(table[1], TABLES)} (tables: {', '.join(TABLES)})"
     if (dotted := _DOTTED.search(error)) and (prefix := dotted[1] or dotted[2]):
         return f'a column name with a dot needs double quotes: "{printable(prefix)}.…"'
     return printable(error.partition("\n\nLINE")[0])
-
-
-def _suggest(name: str, known: Any) -> str:
-    near = get_close_matches(name[:64], list(known), n=1)
-    return f" — did you mean '{printable(near[0])}'?" if near else ""

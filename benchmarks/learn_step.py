@@ -179,14 +179,14 @@ def measure_block() -> Iterator[dict[str, float]]:
 class ArmProcess:
     """Process that serves an arm with the script of a checkout."""
 
-    def __init__(self, arm: str, checkout: Path | None = None, script: str = "learn_step.py") -> None:
+    def __init__(self, arm: str, checkout: Path | None = None) -> None:
         root = checkout or HERE.parent
         here = find_benchmarks(root)  # an older checkout runs its own script
         path = os.pathsep.join([str(root), str(here)])
         plain = {name: value for name, value in os.environ.items() if name not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
         settings = {**plain, "PYTHONPATH": path, "OMP_NUM_THREADS": "2"}
         self.process = subprocess.Popen(
-            [sys.executable, str(here / script), "--serve", arm], cwd=root, env=settings,
+            [sys.executable, str(here / "learn_step.py"), "--serve", arm], cwd=root, env=settings,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         )  # fmt: skip
         self._answer()

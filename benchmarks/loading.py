@@ -1,14 +1,13 @@
 """Time and memory of loading a log of a million turns and grouping it.
 
-    git worktree add ../before 25cd41f
-    python benchmarks/loading.py --before ../before  # minutes on two cores; without --before, two arms fewer
+    python benchmarks/loading.py  # minutes on two cores, and 5 GB of memory
 
 The run is made in a temporary folder. It has 100 iterations with token streams and messages, which differ only in their
 matches' names; the last one is open and has no credit. Arms alternate, each in a new process: all turns as a frame with
-all columns (`frames`), a query in SQL (`sql`), ten million tokens with all columns (`tokens`), the loader of another
-checkout (`before`), and, once, pandas over JSON lines without streams and messages, which would need too much memory.
-All group advantages by iteration and role, and must agree; `tokens` groups log-probabilities by seat. Measured are wall
-and CPU time from the call to the groups, without imports, and the process's peak memory. Writes results/loading.json.
+all columns (`frames`), a query in SQL (`sql`), ten million tokens with all columns (`tokens`), and, once, pandas over
+JSON lines without streams and messages, which would need too much memory. All group advantages by iteration and role,
+and must agree; `tokens` groups log-probabilities by seat. Measured are wall and CPU time from the call to the groups,
+without imports, and the process's peak memory. Writes results/loading.json.
 """
 
 import argparse
@@ -25,7 +24,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from reporting import write_result
+from reporting import format_command, write_result
 
 from agents.stream import Stream
 from arena.doctor import describe_environment
@@ -56,9 +55,6 @@ groups = analysis.sql(run, asked).set_index(["iteration", "role"])["a"]
 tokens = analysis.load(run, iterations=range(19)).tokens
 rows = len(tokens)
 groups = tokens.groupby("seat")["logprob"].mean()
-""",
-    "before": """
-groups = analysis.load(run).turns.groupby(["iteration", "role"])["advantage"].mean()
 """,
     "json lines": """
 matches = pd.read_json(f"{run}.jsonl", lines=True)
@@ -186,22 +182,22 @@ def write_json_lines(run: Path) -> None:
 # -- loading it ----------------------------------------------------------------------------------------------
 
 
-def measure_load(arm: str, checkout: Path, run: Path) -> dict[str, Any]:
-    """Return the figures of one load in a new process with a checkout's code."""
-    environ = {**os.environ, "PYTHONPATH": str(checkout.resolve())}
+def measure_load(arm: str, run: Path) -> dict[str, Any]:
+    """Return the figures of one load in a new process."""
+    environ = {**os.environ, "PYTHONPATH": str(HERE)}
     # -P keeps the current folder off the path
     command = [sys.executable, "-P", "-c", LOAD.format(arm=ARMS[arm]), str(run)]
     done = subprocess.run(command, env=environ, check=True, stdout=subprocess.PIPE)
     return dict(json.loads(done.stdout))
 
 
-def compare_arms(arms: dict[str, Path], run: Path, rounds: int) -> dict[str, Any]:
+def compare_arms(run: Path, rounds: int) -> dict[str, Any]:
     """Return the figures of all arms, which alternate, and whether all arms that group turns agree."""
-    found: dict[str, list[dict[str, Any]]] = {name: [] for name in arms}
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in ARMS}
     for number in range(rounds):
-        for name, checkout in arms.items():
+        for name in ARMS:
             if number == 0 or name != "json lines":
-                found[name].append(measure_load(name, checkout, run))
+                found[name].append(measure_load(name, run))
     groups = [load["groups"] for name, loads in found.items() for load in loads if name != "tokens"]
     return {
         "same_groups": all(each == groups[0] for each in groups),
@@ -215,7 +211,6 @@ def compare_arms(arms: dict[str, Path], run: Path, rounds: int) -> dict[str, Any
 def main() -> None:
     """Make the run, load it, and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--before", type=Path, help="a checkout of 25cd41f, to compare with")
     parser.add_argument("--turns", type=int, default=TURNS)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--make", type=Path, help=argparse.SUPPRESS)
@@ -223,16 +218,13 @@ def main() -> None:
     if options.make:
         make_run(options.make, options.turns)
         return write_json_lines(options.make)
-    names = [name for name in ARMS if options.before or name not in ("before", "json lines")]
-    arms = {name: options.before if name == "before" else HERE for name in names}
-    command = ["python", "benchmarks/loading.py", *sys.argv[1:]]
-    result: dict[str, Any] = {"command": " ".join(command), "seed": SEED, "load_at_start": os.getloadavg()}
+    result: dict[str, Any] = {"command": format_command(), "seed": SEED, "load_at_start": os.getloadavg()}
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         # A child inherits its parent's peak memory, so the parent of the loading processes must not make the run.
         subprocess.run([sys.executable, __file__, "--make", str(run), "--turns", str(options.turns)], check=True)
         result["log_mb"] = sum(file.stat().st_size for file in (run / "log").iterdir()) / 1e6
-        result |= {"turns": options.turns} | compare_arms(arms, run, options.rounds)
+        result |= {"turns": options.turns} | compare_arms(run, options.rounds)
     ours = [result["median"][name] for name in ("frames", "sql", "tokens")]
     result |= {"target": TARGET, "met": all(each[key] < limit for each in ours for key, limit in TARGET.items())}
     result |= {"machine": describe_environment() | {"duckdb": duckdb.__version__}, "load_at_end": os.getloadavg()}

@@ -1,8 +1,7 @@
 """Memory of the flagship by phase and by kind of tensor, and its growth over iterations. Linux only.
 
-    python benchmarks/memory.py                     # imitation and 3 full iterations, then 50 short ones; ten minutes
-    python benchmarks/memory.py --before CHECKOUT   # also an older checkout's imitation and 3 iterations
-    python benchmarks/memory.py --quick             # two short iterations: does it still work?
+    python benchmarks/memory.py           # imitation and 3 full iterations, then 50 short ones; ten minutes
+    python benchmarks/memory.py --quick   # two short iterations: does it still work?
 
 Peaks are the kernel's high-water marks, reset at the beginning of each phase. Writes results/memory.json.
 """
@@ -11,7 +10,6 @@ import argparse
 import gc
 import json
 from collections import defaultdict
-from pathlib import Path
 from typing import Any
 
 from processes import read_memory, reset_peak, run_script
@@ -19,7 +17,6 @@ from reporting import format_command, write_result
 
 from arena.cli.loop import wait
 
-HERE = Path(__file__).resolve().parent
 TARGET_GB = 3.0
 SHORT = 50
 PHASES = ("imitate", "play", "credit", "learn", "publish", "examine", "commit")
@@ -47,7 +44,7 @@ def measure_tensors(lab: Any) -> dict[str, float]:
         kind = "reference" if name.endswith("@reference") else "bfloat16 layers served"
         for parameter in served.model.parameters():
             count(kind, parameter)
-        halved = (m for m in served.model.modules() if hasattr(m, "copy_weights"))  # absent in older checkouts
+        halved = (m for m in served.model.modules() if hasattr(m, "copy_weights"))
         sizes[kind] += sum(m.weight.numel() * 2 for m in halved) / 1e9
         for store in (served.caches, served.prefixes):
             for kv in store._caches.values():
@@ -133,7 +130,6 @@ def measure_growth(rows: list[dict[str, Any]]) -> dict[str, float]:
 def main() -> None:
     """Measure all modes and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--before", type=Path)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--mode", choices=MODES, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -145,21 +141,18 @@ def main() -> None:
     result: dict[str, Any] = {"command": format_command()}
     result |= {"machine": describe_environment(), "seed": 0}
     result["whole"] = run_script("memory.py", "--mode", "quick" if options.quick else "whole")
-    if options.before:
-        result["before"] = run_script("memory.py", "--mode", "whole", checkout=options.before.resolve())
     if not options.quick:
         result["short"] = run_script("memory.py", "--mode", "short")
         result["flat"] = measure_growth(result["short"]["iterations"])
     peak = result["whole"]["peak"]
     result["verdict"] = {"peak_gb": peak, "target": TARGET_GB, "met": peak < TARGET_GB}
     write_result("memory", result, options.quick)
-    for part in ("before", "whole"):
-        if part in result:
-            print(part, "loaded", result[part]["loaded"], "peak", round(result[part]["peak"], 2))
-            print("    begun", {name: round(gb, 2) for name, gb in result[part]["begun"]["peak"].items()})
-            for row in result[part]["iterations"]:
-                print("   ", row["iteration"], {name: round(gb, 2) for name, gb in row["peak"].items()})
-            print("   ", {name: round(gb, 3) for name, gb in result[part]["tensors after the last"].items()})
+    whole = result["whole"]
+    print("loaded", whole["loaded"], "peak", round(peak, 2))
+    print("    begun", {name: round(gb, 2) for name, gb in whole["begun"]["peak"].items()})
+    for row in whole["iterations"]:
+        print("   ", row["iteration"], {name: round(gb, 2) for name, gb in row["peak"].items()})
+    print("   ", {name: round(gb, 3) for name, gb in whole["tensors after the last"].items()})
     print(result.get("flat", ""), result["verdict"])
 
 

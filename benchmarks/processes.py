@@ -10,12 +10,12 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 
 
-def run_script(script: str, *words: str, checkout: Path = HERE.parent) -> Any:
-    """Run a script of this folder, with arguments `words`, in a new process with a checkout's code.
+def run_script(script: str, *words: str) -> Any:
+    """Run a script of this folder, with arguments `words`, in a new process.
 
     Returns the JSON value in its last line of output, or None without output. Raises CalledProcessError if it fails.
     """
-    path = os.pathsep.join([str(checkout), str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
+    path = os.pathsep.join([str(HERE.parent), str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
     command = [sys.executable, str(HERE / script), *words]
     done = subprocess.run(
         command, env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE, text=True, check=True

@@ -28,9 +28,10 @@ from typing import Any
 from scale_model import Simulation, Turn, World, compute_figures
 from scipy.optimize import minimize
 
-from analysis.panels import add_legend, assign_colours, make_sheet, save_png
+from analysis.panels import add_legend, make_sheet
 from arena.doctor import describe_environment
 from arena.process import count_cores
+from arena.store.plots import assign_colours, encode_png
 from arena.store.reader import RunReader
 
 RESULTS = Path(__file__).parent / "results"
@@ -238,7 +239,7 @@ def main() -> None:
         return
     result: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
     if options.redraw:
-        save_png(draw(result["simulated"]), RESULTS / f"{NAME}.png")
+        (RESULTS / f"{NAME}.png").write_bytes(encode_png(draw(result["simulated"])))
         return
     environment = describe_environment() | {"command": ["benchmarks/simulated_scale.py"]}
     if not (options.again or options.engines):
@@ -257,7 +258,7 @@ def main() -> None:
         times |= {"gigabytes_a_second": {"gloo": GLOO, "nccl": NCCL}}
         result["assumed"] = {"sources": SOURCES, **times, "seed": 0}
         print(json.dumps(result["check"], indent=1), flush=True)
-        save_png(draw(result["simulated"]), RESULTS / f"{NAME}.png")
+        (RESULTS / f"{NAME}.png").write_bytes(encode_png(draw(result["simulated"])))
     file.write_text(json.dumps(result, indent=1) + "\n")
 
 

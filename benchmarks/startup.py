@@ -1,8 +1,7 @@
 """Time that a user waits for short commands, and for the first finished match of a run.
 
-    python benchmarks/startup.py                  # medians of new processes, files cached
-    python benchmarks/startup.py --before PATH    # also another checkout, which alternates with this one
-    python benchmarks/startup.py --quick          # each once: does it still work?
+    python benchmarks/startup.py           # medians of new processes, files cached
+    python benchmarks/startup.py --quick   # each once: does it still work?
 
 Writes results/startup.json (`startup-quick.json` likewise).
 """
@@ -25,7 +24,7 @@ from arena.doctor import describe_environment
 HERE = Path(__file__).parent
 SHORT = (
     *("--version", "--help", "run selfplay --help", "eval --help"),
-    *("list games", "list roles", "list policies", "list estimators", "list losses", "list recipes", "models"),
+    *("list games", "list roles", "list policies", "list estimators", "list losses", "list recipes", "list models"),
 )
 RUN = (
     "run selfplay --game negotiation --set policies.shared.imitate=null --set play.matches=8 --set evaluate=null "
@@ -34,16 +33,21 @@ RUN = (
 Spent = dict[str, float]
 
 
-def measure_command(words: str, checkout: Path) -> Spent:
-    """Run a command and return its wall and CPU seconds, from the start of its process to the end."""
+def measure_command(words: str) -> Spent:
+    """Run a command and return its wall and CPU seconds, from the start of its process to the end.
+
+    Raises SystemExit if the command fails.
+    """
     start = time.perf_counter()
-    process = _start(words, checkout)
-    used = os.wait4(process.pid, 0)[2]
+    process = _start(words)
+    _, status, used = os.wait4(process.pid, 0)
     wall = time.perf_counter() - start
+    if status:
+        raise SystemExit(f"arena {words} failed")
     return {"wall": wall, "cpu": used.ru_utime + used.ru_stime}
 
 
-def measure_first_match(words: str, checkout: Path) -> Spent:
+def measure_first_match(words: str) -> Spent:
     """Return the wall and CPU seconds of a run until its first finished match is on the disk.
 
     `checked` is the wall time until the experiment is checked. The run's folder is polled every 10 ms: config.yaml
@@ -52,7 +56,7 @@ def measure_first_match(words: str, checkout: Path) -> Spent:
     """
     with TemporaryDirectory() as folder:
         out, start = Path(folder) / "run", time.perf_counter()
-        process = _start(f"{words} --out {out}", checkout)
+        process = _start(f"{words} --out {out}")
         try:
             checked = _wait_until(lambda: (out / "config.yaml").exists(), process) - start
             log = out / "log" / "0001.jsonl"
@@ -63,9 +67,9 @@ def measure_first_match(words: str, checkout: Path) -> Spent:
     return {"checked": checked, "wall": wall, "cpu": used.ru_utime + used.ru_stime}
 
 
-def _start(words: str, checkout: Path) -> "subprocess.Popen[bytes]":
+def _start(words: str) -> "subprocess.Popen[bytes]":
     command = [sys.executable, "-m", "arena", *words.split()]  # the current folder comes first on the path
-    return subprocess.Popen(command, cwd=checkout, stdout=subprocess.DEVNULL)
+    return subprocess.Popen(command, cwd=HERE.parent, stdout=subprocess.DEVNULL)
 
 
 def _wait_until(condition: Callable[[], bool], process: "subprocess.Popen[bytes]") -> float:
@@ -77,43 +81,26 @@ def _wait_until(condition: Callable[[], bool], process: "subprocess.Popen[bytes]
     return time.perf_counter()
 
 
-def compare_checkouts(
-    measure: Callable[[str, Path], Spent], words: str, checkouts: dict[str, Path], rounds: int
-) -> dict[str, Any]:
-    """Measure a command in all checkouts, which alternate, and return the medians after a round that fills caches."""
-    found: dict[str, list[Spent]] = {name: [] for name in checkouts}
-    for _ in range(1 + rounds):
-        for name, checkout in checkouts.items():
-            found[name].append(measure(words, checkout))
-    return {
-        name: {unit: median(each[unit] for each in times[1:]) for unit in times[0]} | {"rounds": times[1:]}
-        for name, times in found.items()
-    }
+def repeat(measure: Callable[[str], Spent], words: str, rounds: int) -> dict[str, Any]:
+    """Measure a command repeatedly and return the medians after a round that fills caches."""
+    times = [measure(words) for _ in range(1 + rounds)][1:]
+    return {unit: median(each[unit] for each in times) for unit in times[0]} | {"rounds": times}
 
 
 def main() -> None:
     """Measure all commands and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--before", type=Path, help="another checkout of Arena")
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
-    checkouts = {"before": options.before.resolve()} if options.before else {}
-    checkouts["now"] = HERE.parent
     result: dict[str, Any] = {"command": format_command()}
     result |= {"machine": describe_environment(), "load_at_start": os.getloadavg()}
-    result["short"] = {
-        words: compare_checkouts(measure_command, words, checkouts, 1 if options.quick else 5) for words in SHORT
-    }
+    result["short"] = {words: repeat(measure_command, words, 1 if options.quick else 5) for words in SHORT}
     result["first_match"] = {"what": " ".join((measure_first_match.__doc__ or "").split()), "words": RUN}
-    result["first_match"] |= compare_checkouts(measure_first_match, RUN, checkouts, 1 if options.quick else 3)
+    result["first_match"] |= repeat(measure_first_match, RUN, 1 if options.quick else 3)
     result["load_at_end"] = os.getloadavg()
     write_result("startup", result, options.quick)
     for words, found in [*result["short"].items(), ("first match", result["first_match"])]:
-        texts = [
-            f"{checkout}: wall {found[checkout]['wall']:.2f} s, cpu {found[checkout]['cpu']:.2f} s"
-            for checkout in checkouts
-        ]
-        print(f"{words:22}", "   ".join(texts))
+        print(f"{words:22} wall {found['wall']:.2f} s, cpu {found['cpu']:.2f} s")
 
 
 if __name__ == "__main__":

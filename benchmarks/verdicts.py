@@ -24,6 +24,7 @@ from arena.evaluate.study.family import correct_family
 from arena.evaluate.study.inference import benjamini_hochberg
 from arena.evaluate.study.results import Results
 from arena.statistics import rate_ci
+from arena.store.plots import encode_png
 
 SEEDS, ITERATIONS, LAST, MATCHES = 10, 6, 4, 128
 EFFECT = 0.1
@@ -170,11 +171,9 @@ def draw(found: dict[str, dict[str, Any]]) -> Any:
 
 def main() -> None:
     """Simulate all families and write the results."""
-    from arena.evaluate.study.plot import write_picture
-
     if sys.argv[1:] == ["--redraw"]:
         saved = json.loads((RESULTS / "verdicts.json").read_text())
-        write_picture(lambda: draw(saved["rates"]), RESULTS / "verdicts.png")
+        (RESULTS / "verdicts.png").write_bytes(encode_png(draw(saved["rates"])))
         return
     families = int(sys.argv[1]) if sys.argv[1:] else FAMILIES
     found = compute_rates(list(simulate_studies(families)))
@@ -182,7 +181,7 @@ def main() -> None:
     command = format_command()
     result = {"command": command, "families": families, **settings, "machine": describe_environment(), "rates": found}
     write_result("verdicts", result)
-    write_picture(lambda: draw(found), RESULTS / "verdicts.png")
+    (RESULTS / "verdicts.png").write_bytes(encode_png(draw(found)))
     print(format_table(found))
 
 

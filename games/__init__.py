@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import importlib
 import inspect
@@ -11,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from games.adapters import loading
+from games.names import nearest
 
 if TYPE_CHECKING:
     from games.base import TextGame
@@ -87,8 +87,7 @@ def find_factory(name: str) -> Callable[..., TextGame]:
         raise ValueError(f"unknown game '{name}': {error}") from None
     if factory is None:
         names = [*GAMES, *loading.find_entry_points(), *(f"{library}:" for library in loading.LIBRARIES)]
-        near = difflib.get_close_matches(name.lower(), names, n=1)
-        hint = f" — did you mean '{near[0]}'?" if near else f"; there are: {', '.join(names)}"
+        hint = nearest(name, names) or f"; there are: {', '.join(names)}"
         raise ValueError(f"unknown game '{name}'{hint}")
     return factory
 
@@ -112,8 +111,7 @@ def make(name: str, **options: Any) -> TextGame:
     known = list_options(factory) if isinstance(factory, type) else ()
     for option in options:
         if known and option not in known:
-            near = difflib.get_close_matches(option, known, n=1)
-            hint = f" — did you mean '{near[0]}'?" if near else f"; there are: {', '.join(known)}"
+            hint = nearest(option, known) or f"; there are: {', '.join(known)}"
             raise ValueError(f"there is no option '{option}'{hint}")
     try:
         return factory(**(loading.replace_data_paths(options) if ".py:" in name else options))

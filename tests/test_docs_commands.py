@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from arena.cli.run import SelfplayOptions, _build_layers, _compose_experiment
+from arena.cli.run import _build_layers, _compose_experiment
 from arena.config.pipeline import read_pipeline
 from arena.config.sources import is_pipeline
 from arena.config.staging import plan
@@ -129,15 +129,12 @@ def test_shown_run_is_a_valid_experiment(line: ShownCommand, tmp_path: Path) -> 
         write_page_files(line.page)
         settings = [*([f"engine.kind={options['engine']}"] if options["engine"] else []), *(options["set_"] or ())]
         if any(options[name] for name in ("game", "recipe", "config")):
-            parts = {name: options[name] for name in ("game", "recipe", "config", "arm", "policies", "roles", "scale")}
-            selfplay_options = SelfplayOptions(
-                **parts, settings=settings, iterations=options["iterations"], seed=options["seed"]
-            )
-            layers = _build_layers(selfplay_options)
+            names = ("game", "recipe", "config", "arm", "roles", "iterations", "seed", "scale")
+            layers = _build_layers(**{name: options[name] for name in names}, settings=settings)
             if is_pipeline(layers):
                 assert plan(read_pipeline(layers), tmp_path / "run", print)
             else:
-                assert _compose_experiment(layers, selfplay_options.policies).iterations > 0
+                assert _compose_experiment(layers, options["policies"]).iterations > 0
 
 
 def write_page_files(page: Path) -> None:

@@ -26,10 +26,11 @@ from matplotlib.figure import Figure
 
 import analysis
 from analysis import plots
-from analysis.panels import assign_colours, draw_points, make_sheet
+from analysis.panels import draw_points, make_sheet
 from arena.cli.loop import wait
 from arena.evaluate.fork import fork
 from arena.statistics import ANY, mean_ci
+from arena.store.plots import assign_colours
 
 RUN = os.environ.get("ARENA_RUN", "analysis/notebooks/example/bargain")
 MATCH = "0001-0000"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -122,6 +121,7 @@ def eval_(
     """
     from arena.cli.loop import wait
     from arena.evaluate import specs
+    from arena.play.settings import GameSpec
 
     require_output("--out", out, results_kind("eval"))
     shared = panels.EvalOptions(contender, before, trust, out, as_json)
@@ -147,42 +147,34 @@ def eval_(
         return wait(panels.evaluate_on_panel(shared, loaded, make_loader()))
     if deals:
         raise ConfigError("--deals is for --panel and --best-of: use --matches, or name a panel")
-    game_options = _GameOptions(
-        games=games, against=opponents, options=option or [], split=split, matches=matches or 200, seed=seed or 0,
-        reward_model=reward_model,
+    if not games:
+        raise ConfigError("name a --game, such as --game kuhn_poker, or a --panel (arena list panels)")
+    for name in games:
+        require_game(GameSpec(name=name))
+    work = _evaluate_games(
+        shared, make_loader(), games=games, against=opponents, options=option or [], split=split,
+        matches=matches or 200, seed=seed or 0, reward_model=reward_model,
     )  # fmt: skip
-    game_options.check()
-    wait(_evaluate_games(shared, game_options, make_loader()))
+    wait(work)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _GameOptions:
-    """Options of `arena eval` without a panel: games, opponents, game options, matches and seed."""
+async def _evaluate_games(
+    shared: panels.EvalOptions,
+    loader: ContenderLoader,
+    *,
+    games: list[str],
+    against: list[str],
+    options: list[str],
+    split: str,
+    matches: int,
+    seed: int,
+    reward_model: str,
+) -> None:
+    """Play the games, with --before also with the run's first weights; write the results and print the figures.
 
-    games: list[str]
-    against: list[str]
-    """Opponents; [] for the default."""
-    options: list[str]
-    """Options of the games, as A=B."""
-    split: str
-    matches: int
-    """Minimum number of matches against each opponent."""
-    seed: int
-    reward_model: str
-    """Folder of the reward model whose scores are reported; "" for none."""
-
-    def check(self) -> None:
-        """Raise ConfigError if no game is named, or one does not exist."""
-        from arena.play.settings import GameSpec
-
-        if not self.games:
-            raise ConfigError("name a --game, such as --game kuhn_poker, or a --panel (arena list panels)")
-        for name in self.games:
-            require_game(GameSpec(name=name))
-
-
-async def _evaluate_games(shared: panels.EvalOptions, options: _GameOptions, loader: ContenderLoader) -> None:
-    """Play the games, with --before also with the run's first weights; write the results and print the figures."""
+    `against` are the opponents, [] for the default; `options` are the games' options, as A=B; `matches` is the minimum
+    number against each opponent; `reward_model` is the folder of the model whose scores are reported, "" for none.
+    """
     from arena.cli.show_evaluate import print_warnings, show_differences, show_results
     from arena.evaluate import specs
     from arena.evaluate.evaluation import check_lineups, count_matches, evaluate
@@ -190,28 +182,28 @@ async def _evaluate_games(shared: panels.EvalOptions, options: _GameOptions, loa
     from arena.evaluate.rating import Rater
 
     first_weights = [specs.name_first_weights(shared.contender, shared.trust)] if shared.before else []
-    contender, *rest = await loader.load(shared.contender, *first_weights, *options.against, games=options.games)
+    contender, *rest = await loader.load(shared.contender, *first_weights, *against, games=games)
     players = [*rest[: len(first_weights)], contender]  # the first weights play first
     opponents_by_game = []
-    for name in options.games:
-        spec = resolve_game(name, options.options, [contender], options.split)
+    for name in games:
+        spec = resolve_game(name, options, [contender], split)
         opponents = await _choose_opponents(contender, rest[len(first_weights) :], spec, loader)
         check_lineups(contender, opponents, spec)
         opponents_by_game.append((spec, opponents))
-    rate = Rater(options.reward_model, players) if options.reward_model else None
+    rate = Rater(reward_model, players) if reward_model else None
     work = [
         [(player, _replace_contender(player, contender, opponents), spec) for spec, opponents in opponents_by_game]
         for player in players
     ]
-    total = sum(count_matches(player, others, spec, options.matches) for row in work for player, others, spec in row)
+    total = sum(count_matches(player, others, spec, matches) for row in work for player, others, spec in row)
     results: list[list[Result]] = []
     with progress(total, shared.as_json, loader.endpoints.status) as step:
         for row in work:
             results.append([])
             for player, others, spec in row:
-                results[-1] += await evaluate(player, others, spec, options.matches, options.seed, step, rate)
+                results[-1] += await evaluate(player, others, spec, matches, seed, step, rate)
     *old, after = results
-    data = {"contender": shared.contender, "seed": options.seed, "results": [r.to_json() for r in after]}
+    data = {"contender": shared.contender, "seed": seed, "results": [r.to_json() for r in after]}
     if old:
         data |= {"before": [r.to_json() for r in old[0]], "changes": changes_to_json(old[0], after)}
     write_results("eval", data, shared.out, shared.as_json)

@@ -119,9 +119,10 @@ def _report(
     """Draw the picture, write the results as JSON, and print the tables, each if its option is set."""
     title = _format_title(cells[0], spec)
     if plot:
-        from arena.evaluate.crosstable_plot import draw_matrix, save_picture
+        from arena.evaluate.crosstable_plot import draw_matrix
+        from arena.store.plots import save_plot
 
-        save_picture(lambda: draw_matrix(cells, title), plot)
+        save_plot(lambda: draw_matrix(cells, title), plot)
     write_results("matrix", _to_json(cells, spec, seed), out, as_json)
     if not as_json:
         _print_tables(PlainConsole(), title, cells)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -88,27 +87,17 @@ def run_selfplay(
             raise ConfigError("nothing to play: add --game, --recipe or --config (arena run selfplay lists recipes)")
         print_rows(PlainConsole(), catalogue.list_runnable(), as_json)
         return
-    settings = [*([f"engine.kind={engine}"] if engine else []), *(set_ or [])]
-    options = SelfplayOptions(
-        game=game,
-        recipe=recipe,
-        config=config,
-        arm=arm,
-        settings=settings,
-        policies=policies,
-        roles=roles,
-        iterations=iterations,
-        seed=seed,
-        scale=scale,
-    )
     from arena.config.sources import is_pipeline
 
-    layers = _build_layers(options)
+    layers = _build_layers(
+        game=game, recipe=recipe, config=config, arm=arm, roles=roles, iterations=iterations, seed=seed, scale=scale,
+        settings=[*([f"engine.kind={engine}"] if engine else []), *(set_ or [])],
+    )  # fmt: skip
     if is_pipeline(layers):
-        return _run_pipeline(_read_pipeline(layers, options), out, reuse, as_json)
+        return _run_pipeline(_read_pipeline(layers, policies), out, reuse, as_json)
     if reuse:
         raise ConfigError("--reuse: this experiment has no stages to copy (docs/pipelines.md)")
-    experiment = _compose_experiment(layers, options.policies)
+    experiment = _compose_experiment(layers, policies)
     with pause_garbage_collection():
         from arena.cli.final_report import print_report
         from arena.cli.loop import wait
@@ -195,48 +184,45 @@ def resume(
     print_report(console, run, screen)
 
 
-@dataclass(frozen=True, kw_only=True)
-class SelfplayOptions:
-    """Options of `arena run selfplay`. Empty ones and None leave the setting to the recipe."""
+def _build_layers(
+    *,
+    game: str,
+    recipe: str,
+    config: Path | None,
+    arm: str,
+    roles: Path | None,
+    iterations: int | None,
+    seed: int | None,
+    scale: str,
+    settings: Sequence[str],
+) -> list[Layer]:
+    """Return the layers of settings that the options of `arena run selfplay` describe.
 
-    game: str
-    recipe: str
-    config: Path | None
-    arm: str
-    settings: Sequence[str]
-    """Overrides as A.B=C; later ones win."""
-    policies: str
-    roles: Path | None
-    iterations: int | None
-    seed: int | None
-    scale: str
-
-
-def _build_layers(options: SelfplayOptions) -> list[Layer]:
-    """Return the layers of settings that the options describe. Raises ConfigError for invalid options."""
+    Empty options and None leave the setting to the recipe. `settings` are overrides as A.B=C; later ones win. Raises
+    ConfigError for invalid options.
+    """
     import games
     from arena.config.sources import file_layer, get_game_recipe, parse_scale, recipe_layer, set_layer
 
-    if options.game and (complaint := games.find_problem(options.game)):
+    if game and (complaint := games.find_problem(game)):
         raise ConfigError(f"{complaint} (arena list games)")
-    config = [file_layer(options.config)] if options.config else []
-    is_complete = not (options.recipe or options.game) and any(
-        key in layer.data for layer in config for key in ("game", "tables", "source", "stages")
+    files = [file_layer(config)] if config else []
+    is_complete = not (recipe or game) and any(
+        key in layer.data for layer in files for key in ("game", "tables", "source", "stages")
     )
-    recipe = [] if is_complete else [recipe_layer(options.recipe) if options.recipe else get_game_recipe(options.game)]
-    layers = [*recipe, *config]
-    if options.arm:
+    base = [] if is_complete else [recipe_layer(recipe) if recipe else get_game_recipe(game)]
+    layers = [*base, *files]
+    if arm:
         from arena.config.arms import arm_layers
         from arena.config.recipe import compose_recipe
 
         composed = compose_recipe(layers)
-        layers += arm_layers(composed, options.arm, composed.seed if options.seed is None else options.seed)
-    roles = json.dumps(str(options.roles)) if options.roles else None
-    flags = {"roles": roles, "iterations": options.iterations, "seed": options.seed}
-    flags["game.name"] = json.dumps(options.game) if options.recipe and options.game else None
+        layers += arm_layers(composed, arm, composed.seed if seed is None else seed)
+    flags = {"roles": json.dumps(str(roles)) if roles else None, "iterations": iterations, "seed": seed}
+    flags["game.name"] = json.dumps(game) if recipe and game else None
     layers += [set_layer(f"{name}={value}") for name, value in flags.items() if value is not None]
-    layers += parse_scale(options.scale) if options.scale else []
-    return layers + [set_layer(assignment) for assignment in options.settings]
+    layers += parse_scale(scale) if scale else []
+    return layers + [set_layer(assignment) for assignment in settings]
 
 
 def _compose_experiment(layers: Sequence[Layer], policies: str) -> Experiment:
@@ -251,11 +237,11 @@ def _compose_experiment(layers: Sequence[Layer], policies: str) -> Experiment:
     return with_policies(experiment, "separate") if policies else experiment
 
 
-def _read_pipeline(layers: Sequence[Layer], options: SelfplayOptions) -> Pipeline:
+def _read_pipeline(layers: Sequence[Layer], policies: str) -> Pipeline:
     """Read the pipeline that the layers describe. Raises ConfigError if it is invalid."""
     from arena.config.pipeline import read_pipeline
 
-    if options.policies:
+    if policies:
         raise ConfigError("--policies: a pipeline names the policies of its stages itself")
     return read_pipeline(layers)
 

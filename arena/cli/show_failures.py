@@ -1,7 +1,6 @@
 """Output of `arena show RUN --failures`: the failed matches of a run, or one of them in full."""
 
 import json
-from difflib import get_close_matches
 from pathlib import Path
 
 from rich.console import Console
@@ -11,6 +10,7 @@ from arena.errors import StoreError
 from arena.plain import printable, printable_lines
 from arena.store.failures import FailedMatch, read_failures
 from arena.store.files import require_run
+from games.names import nearest
 
 
 def show_failures(console: Console, run: Path, match: str, as_json: bool) -> None:
@@ -31,9 +31,7 @@ def _find(run: Path, failed: list[FailedMatch], match: str) -> FailedMatch:
     for each in reversed(failed):
         if each.match == match:
             return each
-    near = get_close_matches(match[:64], [each.match for each in failed], n=1)
-    hint = f" — did you mean '{near[0]}'?" if near else ""
-    raise StoreError(f"{run} has no failed match '{match[:64]}'{hint}")
+    raise StoreError(f"{run} has no failed match '{match[:64]}'{nearest(match, (each.match for each in failed))}")
 
 
 def _show_all(console: Console, run: Path, failed: list[FailedMatch], omitted: dict[int, int]) -> None:

@@ -66,9 +66,10 @@ def tournament_(
     ) as step:
         standings = wait(play_tournament(loaded, spec, matches, seed, step))
     if plot:
-        from arena.evaluate.crosstable_plot import draw_tournament, save_picture
+        from arena.evaluate.crosstable_plot import draw_tournament
+        from arena.store.plots import save_plot
 
-        save_picture(lambda: draw_tournament(standings), plot)
+        save_plot(lambda: draw_tournament(standings), plot)
     write_results("tournament", {"seed": seed, **standings.to_json()}, out, as_json)
     if not as_json:
         from arena.cli.show_evaluate import show_standings

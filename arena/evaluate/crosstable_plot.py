@@ -1,32 +1,18 @@
 """Pictures of `arena tournament` and `arena matrix`: heat maps of players against players or simulated persons."""
 
-import io
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from arena.errors import ConfigError
 from arena.evaluate.matrix import Cell
 from arena.evaluate.tournament import Standings
-from arena.store.outputs import PICTURE, write_output
+from arena.store.plots import escape_tex
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-
-def save_picture(draw: Callable[[], "Figure"], path: Path) -> None:
-    """Call `draw` and write its figure to `path` as PNG. Raises ConfigError if matplotlib is missing."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        raise ConfigError("--plot needs matplotlib: pip install 'arena-selfplay[analysis]'") from None
-    buffer = io.BytesIO()
-    draw().savefig(buffer, dpi=90, format="png", metadata={"Software": "arena"})
-    write_output("--plot", path, PICTURE, buffer.getvalue())
 
 
 def draw_tournament(standings: Standings) -> "Figure":
@@ -100,4 +86,4 @@ def _fold(name: str) -> str:
     """Return a name broken before its `+`, with each line cut at 26 characters and TeX escaped."""
     first, plus, rest = name.partition("+")
     lines = [line if len(line) <= 26 else f"{line[:25]}…" for line in (first, plus + rest) if line]
-    return "\n".join(lines).replace("$", r"\$")
+    return escape_tex("\n".join(lines))

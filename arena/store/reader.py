@@ -3,7 +3,6 @@
 import os
 import re
 from collections.abc import Collection, Iterator, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from arena.store.schema import (
     explain_version,
     find_absent_fields,
 )
+from games.names import nearest
 from games.plain_files import open_plain, read_plain
 
 ENVIRONMENT = "environment.json"
@@ -249,9 +249,7 @@ class RunReader(FolderReader):
         iteration = parse_iteration(id)
         for row in [] if iteration is None else self.log.read(iteration, ids=[id]):
             return row
-        near = get_close_matches(id[:64], self.table(["id"])["id"].to_pylist(), n=1)
-        hint = f" — did you mean '{near[0]}'?" if near else ""
-        raise StoreError(f"{self.path} has no match '{id[:64]}'{hint}")
+        raise StoreError(f"{self.path} has no match '{id[:64]}'{nearest(id, self.table(['id'])['id'].to_pylist())}")
 
     def credit(self, iteration: int) -> list[CreditRow]:
         """Return the reward and advantage of each turn of an iteration; [] before credit has been assigned."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import importlib
 import random
 import re
@@ -17,6 +16,7 @@ from games.adapters.gymnasium import GymnasiumGame
 from games.adapters.named import split_settings
 from games.base import ACTION_LENGTH, IllegalAct, to_one_line
 from games.contracts import View
+from games.names import nearest
 
 OFFLINE = "game:"
 """Prefix of the ids of GEM's offline games. Its other environments download data sets or wrap reasoning-gym."""
@@ -39,8 +39,7 @@ def find_environment(name: str) -> tuple[str, dict[str, Any]]:
     registry = import_library("gem.envs.registration", f"gem:{name}", "GEM", "gem").ENV_REGISTRY
     games = [known for known in registry if known.startswith(OFFLINE)]
     if id not in games:
-        near = difflib.get_close_matches(id, games, n=1)
-        hint = f" — did you mean '{near[0]}'?" if near else f" (one of {len(games)} is {games[0]})"
+        hint = nearest(id, games) or f" (one of {len(games)} is {games[0]})"
         raise ValueError(f"GEM has no offline game '{to_one_line(id, 80)}'{hint}")
     if id.removeprefix(OFFLINE).startswith(NLTK_GAMES):
         try:

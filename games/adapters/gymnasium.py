@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import difflib
 import importlib
 import os
 import re
@@ -17,6 +16,7 @@ from games.adapters.modules import import_module, parse_module
 from games.adapters.named import split_settings
 from games.adapters.pettingzoo import to_texts
 from games.base import ACTION_LENGTH, IllegalAct, flag, to_one_line, whole_number
+from games.names import nearest
 
 os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
 REWARD = "reward"
@@ -52,8 +52,7 @@ def find_environment(name: str) -> tuple[str, dict[str, Any]]:
             raise ValueError(f"the module {module} cannot be imported: {to_one_line(str(error))}") from None
     registry = importlib.import_module("gymnasium").registry
     if id not in registry:
-        near = difflib.get_close_matches(id, registry, n=1)
-        hint = f" — did you mean '{near[0]}'?" if near else " (a package's are named package:Name-v0)"
+        hint = nearest(id, registry) or " (a package's are named package:Name-v0)"
         raise ValueError(f"Gymnasium has no environment '{to_one_line(id, 80)}'{hint}")
     return id, settings
 

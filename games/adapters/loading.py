@@ -10,7 +10,6 @@ path/to/file.py:ClassName       my_game (an entry point of group `arena.games`)
 
 from __future__ import annotations
 
-import difflib
 import functools
 import importlib
 import importlib.machinery
@@ -26,6 +25,7 @@ from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from games.adapters.modules import REFUSED
+from games.names import nearest
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -175,8 +175,7 @@ def import_member(path: Path, name: str, is_wanted: Callable[[Any], bool], kind:
     if is_wanted(found := getattr(module, name, None)):
         return found
     candidates = [n for n, thing in vars(module).items() if is_wanted(thing) and thing.__module__ == module.__name__]
-    near = difflib.get_close_matches(name, candidates, n=1)
-    hint = f" — did you mean '{near[0]}'?" if near else f" (its {kinds}: {', '.join(candidates) or 'none'})"
+    hint = nearest(name, candidates) or f" (its {kinds}: {', '.join(candidates) or 'none'})"
     raise ValueError(f"{path} has no {kind} '{name}'{hint}")
 
 

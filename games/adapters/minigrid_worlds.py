@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import os
 from collections.abc import Callable, Mapping
@@ -10,6 +9,7 @@ from typing import Any
 
 from games.adapters.foreign import OwnRandom, import_library
 from games.base import to_one_line
+from games.names import nearest
 
 os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
 
@@ -27,8 +27,7 @@ def find_environment(family: str, name: str) -> str:
     registry = importlib.import_module("gymnasium").registry
     known = [key.removeprefix(prefix) for key in registry if key.startswith(prefix)]
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f" — did you mean '{near[0]}'?" if near else f" (one of {len(known)} is {known[0]})"
+        hint = nearest(name, known) or f" (one of {len(known)} is {known[0]})"
         raise ValueError(f"{family} has no environment '{to_one_line(name, 80)}'{hint}")
     return f"{prefix}{name}"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import difflib
 import importlib
 import random
 import re
@@ -20,6 +19,7 @@ from games.adapters.foreign import SingleAgentGame, import_library, sanitise, sh
 from games.adapters.pool import Pool
 from games.base import ACTION_LENGTH, IllegalAct, choice, to_one_line, whole_number
 from games.contracts import Image, View
+from games.names import nearest
 from games.png import Album
 
 REWARD = "reward"
@@ -45,8 +45,7 @@ def find_task(name: str) -> str:
     registry = importlib.import_module("gymnasium").registry
     known = [key.removeprefix("miniwob/").removesuffix("-v1") for key in registry if key.startswith("miniwob/")]
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f" — did you mean '{near[0]}'?" if near else f" (one of {len(known)} is {known[0]})"
+        hint = nearest(name, known) or f" (one of {len(known)} is {known[0]})"
         raise ValueError(f"MiniWoB++ has no task '{to_one_line(name, 80)}'{hint}")
     return name
 

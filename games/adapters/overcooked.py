@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import functools
 import importlib
 import types
@@ -16,6 +15,7 @@ import numpy as np
 from games.adapters.foreign import ForeignGame, OwnRandom, import_library
 from games.base import IllegalAct, choice, to_one_line, whole_number
 from games.contracts import View
+from games.names import nearest
 
 SOUP, SHAPED = PARTS = ("soup", "shaped")
 ACTS = {"north": (0, -1), "south": (0, 1), "east": (1, 0), "west": (-1, 0), "stay": (0, 0), "interact": "interact"}
@@ -34,8 +34,7 @@ def find_kitchen(name: str) -> str:
     folder = import_library(f"{MODULE}.static", f"overcooked:{name}", "Overcooked-AI", "overcooked").LAYOUTS_DIR
     kitchens = sorted(path.stem for path in Path(folder).glob("*.layout"))
     if name not in kitchens:
-        near = difflib.get_close_matches(name, kitchens, n=1)
-        hint = f" — did you mean '{near[0]}'?" if near else f" (one of {len(kitchens)} is {kitchens[0]})"
+        hint = nearest(name, kitchens) or f" (one of {len(kitchens)} is {kitchens[0]})"
         raise ValueError(f"Overcooked-AI has no kitchen '{to_one_line(name, 80)}'{hint}")
     return name
 

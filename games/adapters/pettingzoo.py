@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import difflib
 import importlib
 import os
 import pkgutil
@@ -18,6 +17,7 @@ from games.adapters.foreign import ForeignGame, OwnRandom, split_options
 from games.adapters.modules import import_module
 from games.adapters.pettingzoo_words import NUMBERS, WORDS
 from games.base import IllegalAct, to_one_line
+from games.names import nearest
 
 os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
 OUTCOME = "outcome"
@@ -39,8 +39,7 @@ def load(name: str) -> Callable[..., Any]:
     module = name if "." in name else f"pettingzoo.classic.{name}"
     try:
         if "." not in name and name not in (known := list_classics()):
-            near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
-            hint = f" — did you mean '{near[0]}'?" if near else ""
+            hint = nearest(name, known)
             raise ValueError(f"PettingZoo has no classic environment '{name}'{hint} ({', '.join(known)})")
         imported = import_module(module)
     except ImportError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import shutil
 import sys
@@ -14,6 +13,7 @@ from games.adapters.child import Child
 from games.adapters.foreign import import_library
 from games.adapters.pool import Pool
 from games.base import to_one_line
+from games.names import nearest
 
 MAX_MACHINES = 8
 """Maximum number of Java machines of this process."""
@@ -39,8 +39,7 @@ def find_tasks(name: str) -> tuple[str, ...]:
     if name == ALL:
         return tasks
     if name not in tasks:
-        near = difflib.get_close_matches(name, tasks, n=1)
-        hint = f" — did you mean '{near[0]}'?" if near else f" (all, {', '.join(tasks[:3])}, …)"
+        hint = nearest(name, tasks) or f" (all, {', '.join(tasks[:3])}, …)"
         raise ValueError(f"ScienceWorld has no task '{to_one_line(name, 80)}'{hint}")
     return (name,)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import difflib
 import re
 from collections.abc import Mapping
 from typing import Any, ClassVar, NoReturn
@@ -13,6 +12,7 @@ import numpy as np
 from games.adapters.foreign import ForeignGame, OwnRandom, import_library, sanitise, shorten, split_options
 from games.base import ACTION_LENGTH, IllegalAct, to_one_line, whole_number
 from games.contracts import Message
+from games.names import nearest
 
 OUTCOME = "outcome"
 MAX_PLAYERS = 15
@@ -38,8 +38,7 @@ def find_environment(name: str) -> Any:
     module = "textarena.envs.registration"
     registry = import_library(module, f"textarena:{name}", "TextArena", "textarena").ENV_REGISTRY
     if name not in registry:
-        near = difflib.get_close_matches(name, registry, n=1)
-        hint = f" — did you mean '{near[0]}'?" if near else " (textarena.envs.registration.ENV_REGISTRY lists them)"
+        hint = nearest(name, registry) or " (textarena.envs.registration.ENV_REGISTRY lists them)"
         raise ValueError(f"TextArena has no environment '{name}'{hint}")
     return registry[name]
 

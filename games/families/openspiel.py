@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import difflib
 import functools
 import math
 import os
@@ -21,6 +20,7 @@ import numpy as np
 import pyspiel
 
 from games.base import IllegalAct, TextGame, number, to_one_line
+from games.names import nearest
 
 OUTCOME = "outcome"
 
@@ -34,8 +34,7 @@ def load(name: str) -> pyspiel.Game:
     """
     short, names = name.partition("(")[0].strip(), pyspiel.registered_names()
     if short not in names:
-        near = difflib.get_close_matches(short, names, n=1)
-        hint = f", did you mean {near[0]!r}?" if near else "; pyspiel.registered_names() lists them"
+        hint = nearest(short, names) or "; pyspiel.registered_names() lists them"
         raise ValueError(f"OpenSpiel has no game called {short!r}{hint}")
     try:
         with _silence_stderr():

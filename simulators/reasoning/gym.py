@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
-import difflib
 import io
 import math
 import random
@@ -25,6 +24,7 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from games.base import whole_number
+from games.names import nearest
 from simulators.base import SimulatorFault, is_held_out
 
 LEVEL = "level"
@@ -245,8 +245,7 @@ def _validate_settings(family: str, options: object) -> dict[str, Any]:
     if family in REFUSED:
         raise ValueError(f"task: {family} cannot be used: {REFUSED[family]}")
     if family not in families:
-        close_matches = difflib.get_close_matches(family, families, n=1)
-        hint = f" — did you mean '{close_matches[0]}'?" if close_matches else ""
+        hint = nearest(family, families)
         raise ValueError(f"task: reasoning-gym has no family '{family}'{hint}")
     if not isinstance(options, Mapping):
         raise ValueError(f"task: the settings of {family} must be names and values, not {options!r}")
@@ -271,8 +270,7 @@ def _validate_settings(family: str, options: object) -> dict[str, Any]:
 def _validate_value(family: str, name: str, value: object, hints: Mapping[str, Any]) -> Any:
     names = [hint for hint in hints if hint not in MATCH_SETTINGS]
     if name not in names:
-        close_matches = difflib.get_close_matches(name, names, n=1)
-        hint = f" — did you mean '{close_matches[0]}'?" if close_matches else f" (it has {', '.join([LEVEL, *names])})"
+        hint = nearest(name, names) or f" (it has {', '.join([LEVEL, *names])})"
         raise ValueError(f"task: {family} has no setting '{name}'{hint}")
     try:
         return TypeAdapter(hints[name]).validate_python(list(value) if isinstance(value, tuple) else value)

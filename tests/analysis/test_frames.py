@@ -366,7 +366,7 @@ def test_neither_torch_nor_the_players_nor_matplotlib_are_loaded(tmp_path: Path)
         analysis.load(sys.argv[1]).turns
         # These read files and import nothing heavy.
         light = {"agents", "agents.cgroups", "games", "games.plain_files", "games.adapters"}
-        light |= {"games.adapters.loading", "games.adapters.modules"}
+        light |= {"games.adapters.loading", "games.adapters.modules", "games.names"}
         heavy = {"torch", "transformers", "agents", "games", "matplotlib", "IPython"}
         assert not heavy & {name.split(".")[0] for name in sys.modules.keys() - light}
     """

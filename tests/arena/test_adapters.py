@@ -14,10 +14,9 @@ from arena.errors import ConfigError, StoreError
 from arena.preflight import preflight
 from tests.factories.commands import arena, get_refusal
 from tests.factories.labs import (
+    check_resume,
     make_experiment,
     make_warm_experiment,
-    read_log,
-    run_and_resume,
     run_lab,
     run_with_negated_advantages,
 )
@@ -77,10 +76,7 @@ def test_each_adapter_learns_only_from_its_own_roles_tokens(warm: str, trained_r
 )
 def test_adapter_runs_resume_bit_equal(changes: tuple[str, ...], warm: str, tmp_path: Path) -> None:
     config = make_adapter_experiment(warm, *changes, "iterations=3", "checkpoint.keep=9", "play.matches=4")
-    for folder in run_and_resume(config, tmp_path):
-        assert read_log(folder) == read_log(tmp_path / "whole")
-        for policy in ("nano_opener", "nano_responder"):
-            assert read_weights(folder, 3, policy) == read_weights(tmp_path / "whole", 3, policy)
+    check_resume(config, tmp_path)
 
 
 @pytest.mark.slow

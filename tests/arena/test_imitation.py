@@ -12,11 +12,10 @@ import pytest
 import arena.play.imitation
 from arena.cli.loop import wait
 from arena.store import manifest, warm_start
-from arena.store.run import RunFolder
 from tests.factories.commands import TINY
 from tests.factories.commands import arena as command
-from tests.factories.labs import RecordingWatcher, make_experiment, run_lab
-from tests.factories.traces import assert_same, flip_byte, read_trace
+from tests.factories.labs import RecordingWatcher, make_experiment, reopen_lab, run_lab
+from tests.factories.traces import assert_same_runs, flip_byte
 
 KILLED_AFTER = """
 import os, signal, sys
@@ -63,7 +62,7 @@ def test_run_killed_during_imitation_resumes_there(
     result = command("resume", run, "--json")
     assert result.code == 0, result.err
     assert f"after step {saved_step} of 12" in result.out + result.err
-    assert_same(read_trace(run), read_trace(uninterrupted_run))
+    assert_same_runs(run, uninterrupted_run)
     assert not (run / warm_start.FOLDER).exists()
 
 
@@ -75,7 +74,7 @@ def test_torn_imitation_restarts(tmp_path: Path, uninterrupted_run: Path) -> Non
     result = command("resume", run, "--json")
     assert result.code == 0, result.err
     assert "model.safetensors is not as it was written: the imitation restarts" in result.out + result.err
-    assert_same(read_trace(run), read_trace(uninterrupted_run))
+    assert_same_runs(run, uninterrupted_run)
 
 
 @pytest.mark.slow
@@ -88,7 +87,7 @@ def test_imitation_of_another_seed_is_not_resumed(tmp_path: Path, uninterrupted_
     result = command("resume", run, "--json")
     assert result.code == 0, result.err
     assert "is of a run with other settings: the imitation restarts" in result.out + result.err
-    assert_same(read_trace(run), read_trace(uninterrupted_run))
+    assert_same_runs(run, uninterrupted_run)
 
 
 TWO_POLICIES = (
@@ -111,16 +110,15 @@ def test_finished_imitation_is_not_repeated(tmp_path: Path, monkeypatch: pytest.
             raise KeyboardInterrupt
 
     uninterrupted = run_lab(tmp_path / "whole", config)
-    monkeypatch.setattr(arena.lab, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(arena.play.imitation, "CHECKPOINT_SECONDS", 0.0)
     monkeypatch.setattr(warm_start, "save", save_and_stop)
     with pytest.raises(KeyboardInterrupt):
         run_lab(tmp_path / "run", config)
     watcher = RecordingWatcher()
-    lab = wait(arena.lab.Lab.open(RunFolder.open(tmp_path / "run"), config, watcher))
-    wait(lab.run())
+    wait(reopen_lab(tmp_path / "run", config, watcher).run())
     matches = [name for _, name in watcher.phases if "matches of" in name]
     assert len(matches) == (2 if times <= 11 else 1)
-    assert_same(read_trace(tmp_path / "run"), read_trace(tmp_path / "whole"))
+    assert_same_runs(tmp_path / "run", tmp_path / "whole")
     assert uninterrupted.done == 1
 
 

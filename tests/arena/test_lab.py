@@ -19,16 +19,21 @@ from arena.records import MatchRecord, Turn, trajectories
 from arena.store.run import RunFolder
 from tests.factories.labs import (
     RecordingWatcher,
+    check_resume,
+    copy_run,
     make_experiment,
     make_warm_experiment,
     open_lab,
     read_log,
     read_weight_files,
-    run_and_resume,
+    reopen_lab,
+    resume_lab,
     run_lab,
     run_with_negated_advantages,
+    stop_lab,
 )
 from tests.factories.models import are_equal, copy_weights
+from tests.factories.traces import assert_same_runs
 
 
 def test_run_folder_is_complete(small_run: tuple[Path, Lab, RecordingWatcher]) -> None:
@@ -106,16 +111,11 @@ def test_another_seed_is_another_run(warm: str, tmp_path: Path) -> None:
 
 
 def test_lost_checkpoint_is_replayed_bit_equal(small_run: tuple[Path, Lab, RecordingWatcher], tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    shutil.copytree(small_run[0], folder)
-    shutil.rmtree(folder / "checkpoints" / "0002")
-    lab = wait(Lab.open(RunFolder.open(folder), make_experiment(), RecordingWatcher()))
+    folder = copy_run(small_run[0], tmp_path / "run", done=1)
+    lab = reopen_lab(folder, make_experiment())
     assert lab.done == 1 and lab.policies["shared"].version == 1
     wait(lab.run())
-    assert read_log(folder) == read_log(small_run[0]) and read_weight_files(folder, 2) == read_weight_files(
-        small_run[0], 2
-    )
-    assert [row["iteration"] for row in RunFolder.open(folder).reader.metrics()] == [1, 2]
+    assert_same_runs(folder, small_run[0])
 
 
 def test_a_torn_checkpoint_is_skipped_with_the_reason(
@@ -124,7 +124,7 @@ def test_a_torn_checkpoint_is_skipped_with_the_reason(
     folder, watcher = tmp_path / "run", RecordingWatcher()
     shutil.copytree(small_run[0], folder)
     (folder / "checkpoints" / "0002" / "state.json").write_text("{}")
-    lab = wait(Lab.open(RunFolder.open(folder), make_experiment(), watcher))
+    lab = reopen_lab(folder, make_experiment(), watcher)
     assert lab.done == 1 and "state.json" in watcher.phases[0][1]
 
 
@@ -143,15 +143,9 @@ def test_stopped_run_resumes_bit_equal(
     small_run: tuple[Path, Lab, RecordingWatcher], tmp_path: Path, event: str, value: Any
 ) -> None:
     folder = tmp_path / "run"
-    lab = open_lab(folder, make_experiment(), RecordingWatcher(lambda w, v: (w, v) == (event, value)))
-    with pytest.raises(KeyboardInterrupt):
-        wait(lab.run())
-    del lab
-    wait(wait(Lab.open(RunFolder.open(folder), make_experiment(), RecordingWatcher())).run())
-    assert read_log(folder) == read_log(small_run[0])
-    assert read_weight_files(folder, 1) == read_weight_files(small_run[0], 1) and read_weight_files(
-        folder, 2
-    ) == read_weight_files(small_run[0], 2)
+    stop_lab(folder, make_experiment(), event, value)
+    resume_lab(folder, make_experiment())
+    assert_same_runs(folder, small_run[0])
 
 
 def test_separate_policies_are_two_sets_of_weights(warm: str, tmp_path: Path) -> None:
@@ -193,9 +187,7 @@ def test_frozen_policy_does_not_change(warm: str, tmp_path: Path) -> None:
 def test_a_run_with_a_frozen_policy_resumes_bit_by_bit(warm: str, tmp_path: Path) -> None:
     """The engine's cache of a policy that is never published again must not survive a restart."""
     config = make_config_with_frozen_responder(warm, "play.matches=2", "iterations=3", "checkpoint.keep=9")
-    for folder in run_and_resume(config, tmp_path):
-        assert read_log(folder) == read_log(tmp_path / "whole")
-        assert read_weight_files(folder, 3) == read_weight_files(tmp_path / "whole", 3)
+    check_resume(config, tmp_path)
 
 
 def test_each_policy_learns_only_from_its_own_roles_tokens(warm: str, tmp_path: Path) -> None:

@@ -20,10 +20,18 @@ from arena.store.locks import lock_folder
 from arena.store.reader import RunReader
 from arena.store.run import RunFolder, create_folder
 from arena.store.stages import read_stage_end as ended
-from tests.factories.children import Child, ChildFault, run_arena_child
+from tests.factories.children import Child, run_arena_child
 from tests.factories.commands import arena, get_refusal
 from tests.factories.labs import RecordingWatcher, read_weight_files
-from tests.factories.pipelines import CONFIG, STAGES, make_pipeline, read_results, run_pipeline
+from tests.factories.pipelines import (
+    CONFIG,
+    STAGES,
+    check_killed_pipeline,
+    count_steps,
+    make_pipeline,
+    read_results,
+    run_pipeline,
+)
 from tests.factories.thorough import count_cases
 
 
@@ -78,13 +86,9 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def step_count(config: Path, finished_run: Path, tmp_path_factory: pytest.TempPathFactory) -> int:
     """Return the number of durable steps of the whole pipeline."""
     folder = tmp_path_factory.mktemp("steps")
-    hurt = ChildFault(count_steps=folder / "steps")
-    result = run_arena_child(
-        folder, "run", "selfplay", "--config", config, "--out", folder / "run", "--json", fault=hurt
-    )
-    assert result.code == 0, result
+    steps = count_steps(config, folder)
     assert read_results(folder / "run") == read_results(finished_run), "another process plays the same"
-    return int((folder / "steps").read_text())
+    return steps
 
 
 @pytest.mark.thorough
@@ -93,17 +97,9 @@ def test_a_pipeline_killed_at_any_step_resumes_bit_by_bit(
     finished_run: Path, config: Path, step_count: int, tmp_path: Path, case: int
 ) -> None:
     """Each case kills in its own slice of the steps; every third one kills the resumed pipeline, too."""
-    count, rng = count_cases(4, 40), random.Random(case)
-    step = rng.randint(1 + step_count * case // count, step_count * (case + 1) // count)
-    folder = tmp_path / "run"
-    start = ["run", "selfplay", "--config", config, "--out", folder, "--json"]
-    killed = run_arena_child(tmp_path / "child", *start, fault=ChildFault(kill_at_step=step))
-    assert killed.code == -9, killed
-    for again in [*([ChildFault(kill_at_step=rng.randint(1, 60))] if case % 3 == 0 else []), None]:
-        arguments = ["resume", folder, "--json"] if (folder / "config.yaml").exists() else start
-        result = run_arena_child(tmp_path / "again", *arguments, fault=again)
-    assert result.code == 0, result
-    assert read_results(folder) == read_results(finished_run)
+    count = count_cases(4, 40)
+    steps = range(1 + step_count * case // count, 1 + step_count * (case + 1) // count)
+    check_killed_pipeline(config, finished_run, steps, tmp_path, random.Random(case), again=case % 3 == 0)
 
 
 @pytest.mark.slow

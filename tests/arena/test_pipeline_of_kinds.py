@@ -30,10 +30,10 @@ from arena.store.reader import FolderReader, RunReader
 from arena.store.stages import find_begun_stages
 from arena.store.stages import read_stage_end as ended
 from tests.factories import data_sets
-from tests.factories.children import Child, ChildFault, run_arena_child
+from tests.factories.children import Child, run_arena_child
 from tests.factories.commands import arena, get_refusal
 from tests.factories.labs import RecordingWatcher
-from tests.factories.pipelines import ALL_STAGES, read_results
+from tests.factories.pipelines import ALL_STAGES, check_killed_pipeline, count_steps, read_results
 from tests.factories.thorough import THOROUGH, count_cases
 
 STAGES = (
@@ -59,12 +59,8 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def finished_run(config: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
     """Return a pipeline that ran in one process, and the number of its durable steps."""
     folder = tmp_path_factory.mktemp("whole")
-    hurt = ChildFault(count_steps=folder / "steps")
-    result = run_arena_child(
-        folder, "run", "selfplay", "--config", config, "--out", folder / "run", "--json", fault=hurt
-    )
-    assert result.code == 0, result
-    return folder / "run", int((folder / "steps").read_text())
+    steps = count_steps(config, folder)
+    return folder / "run", steps
 
 
 @pytest.fixture
@@ -101,16 +97,9 @@ def test_killed_at_any_step_resumes_bit_equal(
     finished_run: tuple[Path, int], config: Path, tmp_path: Path, case: int
 ) -> None:
     """Each case kills in its own slice of the steps; every third one kills the resumed pipeline, too."""
-    (folder, steps), count, rng = finished_run, count_cases(2, 40), random.Random(case)
-    step = rng.randint(1 + steps * case // count, steps * (case + 1) // count)
-    start = ["run", "selfplay", "--config", config, "--out", tmp_path / "run", "--json"]
-    killed = run_arena_child(tmp_path / "child", *start, fault=ChildFault(kill_at_step=step))
-    assert killed.code == -9, killed
-    for again in [*([ChildFault(kill_at_step=rng.randint(1, 60))] if case % 3 == 0 and THOROUGH else []), None]:
-        arguments = ["resume", tmp_path / "run", "--json"] if (tmp_path / "run" / "config.yaml").exists() else start
-        result = run_arena_child(tmp_path / "again", *arguments, fault=again)
-    assert result.code == 0, result
-    assert read_results(tmp_path / "run") == read_results(folder)
+    (folder, steps), count = finished_run, count_cases(2, 40)
+    part, again = range(1 + steps * case // count, 1 + steps * (case + 1) // count), case % 3 == 0 and THOROUGH
+    check_killed_pipeline(config, folder, part, tmp_path, random.Random(case), again)
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
@@ -17,6 +17,7 @@ from arena.rows import message_from_row as message_of
 from arena.rows import message_to_row
 from arena.store.arrow import matches_to_table, table_to_matches
 from games.contracts import Image, MatchId, Message, TurnSource
+from tests.factories.records import make_match_record, make_turn
 
 HOSTILE = ["\ud800", "a\udfffb", "\u2028", "\u0085", "\x00", "\r\n", "<|im_end|>", "\x1b[2J", "é", "[/b]", ""]
 text = st.one_of(st.sampled_from(HOSTILE), st.text(st.characters(exclude_categories=[]), max_size=20))
@@ -99,47 +100,24 @@ records = st.builds(
 )
 
 
-def make_turn(**changes: object) -> Turn:
-    turn = Turn(
-        index=0,
-        seat="opener",
-        role="r",
-        policy="p",
-        version=1,
-        messages=(),
-        raw="raw",
-        public="pub",
-        private="priv",
-        action="OFFER 1 0 2",
-        valid=True,
-        rewards={"deal": 4.0},
-        finish="stop",
-        tokens=5,
-        seconds=0.1,
-    )
-    return turn._replace(**changes)  # type: ignore[arg-type]
+TURN = make_turn(0, {"deal": 4.0}, raw="raw", public="pub", private="priv", action="OFFER 1 0 2", seconds=0.1)
 
 
-def make_match(**changes: object) -> MatchRecord:
-    record = MatchRecord(
-        identity=MatchId(0, 0),
-        game="negotiation",
-        options={"items": ("books", "hats", "balls")},
-        seed=1,
-        seats={
+def make_match(**changes: Any) -> MatchRecord:
+    fields = {
+        "identity": MatchId(0, 0),
+        "game": "negotiation",
+        "options": {"items": ("books", "hats", "balls")},
+        "seats": {
             "opener": Seating("opener", "shared", 1, True, "model"),
             "responder": Seating("responder", "random", 0, False, "brain"),
         },
-        status="finished",
-        reason="",
-        payoffs={"opener": 4.0, "responder": 6.0},
-        report={"deal": True},
-        turns=(make_turn(), make_turn(index=1, seat="responder")),
-        streams={"opener": (Stream([1, 2], [False, True], [0.0, -0.5], [-1, 0]),), "responder": ()},
-        started="2026-01-01T00:00:00+00:00",
-        seconds=1.5,
-    )
-    return replace(record, **changes)  # type: ignore[arg-type]
+        "payoffs": {"opener": 4.0, "responder": 6.0},
+        "report": {"deal": True},
+        "turns": (TURN, TURN._replace(index=1, seat="responder")),
+        "streams": {"opener": (Stream([1, 2], [False, True], [0.0, -0.5], [-1, 0]),), "responder": ()},
+    }
+    return make_match_record(**{**fields, **changes})
 
 
 @settings(deadline=None)
@@ -166,7 +144,7 @@ def test_surrogates_are_replaced_and_tuples_become_lists() -> None:
         ({"payoffs": {"opener": float("nan")}}, "payoffs['opener'] is nan"),
         ({"seconds": float("inf")}, "seconds is inf"),
         ({"report": {"deal": float("-inf")}}, "report.deal is -inf"),
-        ({"turns": (make_turn(rewards={"deal": float("nan")}),)}, "turn 0: reward['deal'] is nan"),
+        ({"turns": (TURN._replace(rewards={"deal": float("nan")}),)}, "turn 0: reward['deal'] is nan"),
         ({"streams": {"opener": (Stream([1], [True], [float("nan")], [0]),)}}, "not finite"),
         ({"streams": {"opener": (Stream([1], [True], [-1e300], [0]),)}}, "not finite"),
         ({"streams": {"ghost": ()}}, "ghost"),

@@ -12,7 +12,7 @@ from arena.cli.loop import wait
 from arena.evaluate.specs import ContenderLoader
 from arena.play.contenders import ModelContender
 from tests.factories.commands import get_refusal
-from tests.factories.labs import make_warm_experiment, read_log, run_and_resume, run_lab
+from tests.factories.labs import check_resume, make_warm_experiment, run_lab
 
 BF16 = ("precision=bf16-true", "learn.zero_stage=2")
 LEAGUE = "league={opponents: [{play: self}, {play: past, lag: 1}], pool: {every: 1}}"
@@ -31,11 +31,7 @@ def test_bf16_runs_resume_bit_equal_with_their_masters(more: tuple[str, ...], wa
     config = make_warm_experiment(
         warm, *BF16, *more, LEAGUE, "iterations=3", "checkpoint.keep=9", "play.matches=4", "learn.lr=1e-5"
     )
-    for folder in run_and_resume(config, tmp_path):
-        assert read_log(folder) == read_log(tmp_path / "whole")
-        for file in ("model.safetensors", "optimizer.safetensors"):
-            first, second = load_tensors(folder, file), load_tensors(tmp_path / "whole", file)
-            assert first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+    check_resume(config, tmp_path)
     held, optimizer = (
         load_tensors(tmp_path / "whole", "model.safetensors"),
         load_tensors(tmp_path / "whole", "optimizer.safetensors"),

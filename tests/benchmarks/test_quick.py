@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
-NOT_HERE = {"against_trl", "against_vllm", "agreement", "engines", "one_iteration"}
-"""In environments of their own, and a part of speed.py."""
+NOT_HERE = {"against_trl", "against_vllm", "agreement", "engines"}
+"""They need environments of their own."""
 QUICK = {file.stem for file in FOLDER.glob("*.py") if '"--quick", action' in file.read_text("utf-8")} - NOT_HERE
 
 

@@ -9,10 +9,10 @@ from agents.players.spend import EndpointSpec
 from arena.credit.asking import AskContext, Asker
 from arena.credit.rewards.judge import Judge
 from arena.credit.rubric import Rubric
-from arena.records import MatchRecord, Seating, Trajectory, trajectories
+from arena.records import Seating, Trajectory, trajectories
 from games.contracts import MatchId, Message
+from tests.factories.records import make_match_record, make_turn
 from tests.factories.server import Server, make_completion, reply_with
-from tests.factories.trajectories import make_turn
 
 RUBRIC: dict[str, Any] = {
     "rubric": "goodness", "seats": ["agent"], "pays": "good", "criteria": [{"name": "good", "ask": "Is it good?"}],
@@ -29,20 +29,17 @@ def make_talk(
     text: str, number: int = 0, seed: int = 0, payoff: float = 0.0, turns: int = 1, private: str = "", **changes: Any
 ) -> Trajectory:
     """Return the agent's trajectory of a match in which a person says hi and the agent says `text` in every turn."""
-    all_turns = [make_turn(0, {}, seat="person", role="person", policy="script", action="hi")]
+    all_turns = [make_turn(0, {}, "person", policy="script", action="hi")]
     for k in range(turns):
         messages = (Message.of("person", "hi"), Message.of("tool", "3 rows")) if k == 0 else ()
-        all_turns.append(
-            make_turn(k + 1, {}, seat="agent", role="agent", action=text, private=private, messages=messages)
-        )
+        all_turns.append(make_turn(k + 1, {}, "agent", action=text, private=private, messages=messages))
     seats = {
         "person": Seating("person", "script", 0, False, "brain"),
         "agent": Seating("agent", "shared", 1, True, "model"),
     }
-    record = MatchRecord(
-        identity=MatchId(1, number), game="g", options={}, seed=seed, seats=seats, status="finished", reason="",
-        payoffs={"agent": payoff}, report=changes.get("report", {}), turns=tuple(all_turns), streams={}, started="now",
-        seconds=1.0,
+    record = make_match_record(
+        identity=MatchId(1, number), seed=seed, seats=seats, payoffs={"agent": payoff},
+        report=changes.get("report", {}), turns=tuple(all_turns),
     )  # fmt: skip
     return next(one for one in trajectories(record) if one.seat == "agent")
 

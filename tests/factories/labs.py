@@ -2,10 +2,12 @@
 
 import asyncio
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+
+import pytest
 
 from agents.engines.in_process import InProcessEngine
 from agents.published import FolderWeights, RemoteWeights, Weights
@@ -21,6 +23,7 @@ from arena.learn.base import MakeTrainer
 from arena.play.watchers import Watcher
 from arena.records import MatchRecord
 from arena.store.run import RunFolder
+from tests.factories.traces import assert_same_runs
 
 CONFIG = """\
 name: small
@@ -86,6 +89,33 @@ def run_lab(folder: Path, experiment: Experiment, watcher: RecordingWatcher | No
     return lab
 
 
+def reopen_lab(folder: Path, experiment: Experiment, watcher: RecordingWatcher | None = None) -> Lab:
+    """Return a run's lab at its newest checkpoint."""
+    return wait(Lab.open(RunFolder.open(folder), experiment, watcher or RecordingWatcher()))
+
+
+def resume_lab(folder: Path, experiment: Experiment) -> None:
+    """Resume a run to its end."""
+    wait(reopen_lab(folder, experiment).run())
+
+
+def stop_lab(folder: Path, experiment: Experiment, event: str, value: Any) -> None:
+    """Begin or resume a run and interrupt it at an event of the watcher, such as phase (2, "learn")."""
+    watcher = RecordingWatcher(lambda *seen: seen == (event, value))
+    lab = (reopen_lab if folder.exists() else open_lab)(folder, experiment, watcher)
+    with pytest.raises(KeyboardInterrupt):
+        wait(lab.run())
+
+
+def copy_run(source: Path, folder: Path, done: int) -> Path:
+    """Copy a run without its checkpoints after iteration `done`, and return the copy's folder."""
+    shutil.copytree(source, folder)
+    for checkpoint in (folder / "checkpoints").iterdir():
+        if checkpoint.name > f"{done:04d}":
+            shutil.rmtree(checkpoint)
+    return folder
+
+
 def run_with_negated_advantages(folder: Path, experiment: Experiment, role: str) -> None:
     """Run to the end, with the advantages of one role negated and shifted by -1."""
 
@@ -102,16 +132,13 @@ def run_with_negated_advantages(folder: Path, experiment: Experiment, role: str)
     wait(wait(Reversed.open(RunFolder.create(folder, to_yaml(experiment), {}), experiment, RecordingWatcher())).run())
 
 
-def run_and_resume(experiment: Experiment, tmp_path: Path) -> Iterator[Path]:
-    """Run three iterations in `whole`, and yield copies that were resumed after the first and the second."""
+def check_resume(experiment: Experiment, tmp_path: Path) -> None:
+    """Run three iterations in `whole`; assert that copies resumed after the first and the second end like it."""
     run_lab(tmp_path / "whole", experiment)
     for done in (1, 2):
-        folder = tmp_path / f"broken{done}"
-        shutil.copytree(tmp_path / "whole", folder)
-        for later in range(done + 1, 4):
-            shutil.rmtree(folder / "checkpoints" / f"{later:04d}")
-        wait(wait(Lab.open(RunFolder.open(folder), experiment, RecordingWatcher())).run())
-        yield folder
+        folder = copy_run(tmp_path / "whole", tmp_path / f"broken{done}", done)
+        resume_lab(folder, experiment)
+        assert_same_runs(folder, tmp_path / "whole")
 
 
 def read_log(folder: Path) -> list[dict[str, Any]]:

@@ -3,9 +3,10 @@
 from pathlib import Path
 
 from agents.stream import Stream
-from arena.records import MatchRecord, Seating, Turn, trajectories
+from arena.records import MatchRecord, Seating, trajectories
 from arena.store.run import RunFolder
 from games.contracts import MatchId, Message
+from tests.factories.records import make_match_record, make_turn
 
 SEATS = ("opener", "responder")
 
@@ -16,26 +17,14 @@ def make_match(iteration: int, number: int, failed: bool = False) -> MatchRecord
     rewards = [{"deal": gain}, {"deal": 10.0 - gain, "illegal": -1.0}]
     acts = ["OFFER 1 0 2", "ACCEPT"]
     turns = tuple(
-        Turn(
-            index=i,
-            seat=seat,
-            role=f"the_{seat}",
-            policy="shared",
-            version=iteration,
-            messages=(Message.of("referee", "Your turn."),),
-            raw=f"{acts[i]} | $fair$ [/b]",
-            public="$fair$ [/b]",
-            private="\x1b[2Jgreed" if i == 0 else "",
-            action=acts[i],
-            valid=i == 0,
-            rewards=rewards[i],
-            finish="stop",
-            tokens=7,
-            seconds=0.25,
+        make_turn(
+            i, rewards[i], seat, role=f"the_{seat}", version=iteration, messages=(Message.of("referee", "Your turn."),),
+            raw=f"{acts[i]} | $fair$ [/b]", public="$fair$ [/b]", private="\x1b[2Jgreed" if i == 0 else "",
+            action=acts[i], valid=i == 0, tokens=7, seconds=0.25,
         )
         for i, seat in enumerate(SEATS)
-    )
-    return MatchRecord(
+    )  # fmt: skip
+    return make_match_record(
         identity=MatchId(iteration, number),
         game="negotiation",
         options={"talk": True},

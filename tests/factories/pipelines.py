@@ -1,5 +1,6 @@
 """Pipelines small enough to run in seconds: three stages that learn Kuhn poker, or one of each kind of stage."""
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from arena.store import checkpoints
 from arena.store.contents import METRICS
 from arena.store.reader import read_metrics
 from arena.store.stages import find_begun_stages
+from tests.factories.children import ChildFault, run_arena_child
 from tests.factories.labs import RecordingWatcher, read_log, read_weight_files
 
 CONFIG = """\
@@ -117,6 +119,29 @@ def read_results(folder: Path) -> dict[str, tuple[Any, Any, list[bytes]]]:
         metrics = [{k: v for k, v in row.items() if k not in TIMES} for row in read_metrics(stage / METRICS)]
         results[stage.name] = read_log(stage), metrics, read_weight_files(stage, newest.iteration, policy)
     return results
+
+
+def count_steps(config: Path, folder: Path) -> int:
+    """Run a pipeline in `folder / "run"`, in a new process, and return the number of its durable steps."""
+    start = ["run", "selfplay", "--config", config, "--out", folder / "run", "--json"]
+    result = run_arena_child(folder, *start, fault=ChildFault(count_steps=folder / "steps"))
+    assert result.code == 0, result
+    return int((folder / "steps").read_text())
+
+
+def check_killed_pipeline(
+    config: Path, expected: Path, steps: range, tmp_path: Path, rng: random.Random, again: bool
+) -> None:
+    """Assert that a pipeline ends as expected that is killed at one of these steps and, if `again`, after resuming."""
+    folder = tmp_path / "run"
+    start = ["run", "selfplay", "--config", config, "--out", folder, "--json"]
+    killed = run_arena_child(tmp_path / "child", *start, fault=ChildFault(kill_at_step=rng.choice(steps)))
+    assert killed.code == -9, killed
+    for fault in [*([ChildFault(kill_at_step=rng.randint(1, 60))] if again else []), None]:
+        arguments = ["resume", folder, "--json"] if (folder / "config.yaml").exists() else start
+        result = run_arena_child(tmp_path / "again", *arguments, fault=fault)
+    assert result.code == 0, result
+    assert read_results(folder) == read_results(expected)
 
 
 TIMES = ("seconds", "matches_per_second", "tokens_per_second")

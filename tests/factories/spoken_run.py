@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from agents.stream import Stream
-from arena.records import MatchRecord, Seating, Turn
+from arena.records import MatchRecord, Seating
 from arena.store.run import RunFolder
 from games.contracts import MatchId, Message
+from tests.factories.records import make_match_record, make_turn
 
 SEATS = ("opener", "responder")
 
@@ -19,21 +19,19 @@ def make_dialogue(
     seats = seats or dict.fromkeys(SEATS, "shared")
     order = list(seats)
     turns = tuple(
-        Turn(
-            index=i, seat=(seat := order[i % len(order)]), role=f"the_{seat}", policy=seats[seat], version=iteration,
+        make_turn(
+            i, {}, seat := order[i % len(order)], role=f"the_{seat}", policy=seats[seat], version=iteration,
             messages=tuple(
                 Message.of(order[j % len(order)], lines[j]) for j in range(max(0, i - len(order) + 1), i)
             ),
-            raw=line, public=line, private="", action=line, valid=True, rewards={}, finish="script", tokens=0,
-            seconds=0.0,
+            raw=line, public=line, action=line, finish="script", tokens=0,
         )
         for i, line in enumerate(lines)
     )  # fmt: skip
-    return MatchRecord(
-        identity=MatchId(iteration, number), game="parley", options={}, seed=number,
+    return make_match_record(
+        identity=MatchId(iteration, number), game="parley", seed=number,
         seats={seat: Seating(f"the_{seat}", who, iteration, who == "shared", "brain") for seat, who in seats.items()},
-        status="finished", reason="", payoffs=dict(payoffs or dict.fromkeys(order, 0.0)), report={}, turns=turns,
-        streams=dict[str, tuple[Stream, ...]](), started="2026-01-01T00:00:00+00:00", seconds=0.1,
+        payoffs=dict(payoffs or dict.fromkeys(order, 0.0)), turns=turns, seconds=0.1,
     )  # fmt: skip
 
 

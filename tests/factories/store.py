@@ -4,8 +4,9 @@ import json
 from pathlib import Path
 
 from agents.stream import Stream
-from arena.records import MatchRecord, Seating, Turn
+from arena.records import MatchRecord
 from games.contracts import MatchId
+from tests.factories.records import make_match_record, make_turn
 
 CONFIG = "game: negotiation\n"
 
@@ -27,36 +28,16 @@ def write_checkpoint(folder: Path, mark: str = "a") -> None:
 
 def make_record(iteration: int = 0, number: int = 0, text: str = "hi", **changes: object) -> MatchRecord:
     """Return a finished match of one turn, with changes."""
-    turn = Turn(
-        index=0,
-        seat="opener",
-        role="opener",
-        policy="shared",
-        version=1,
-        messages=(),
-        raw=text,
-        public=text,
-        private="",
-        action="WALK",
-        valid=True,
-        rewards={"deal": 4.0},
-        finish="stop",
-        tokens=5,
-        seconds=0.1,
-    )
+    turn = make_turn(0, {"deal": 4.0}, raw=text, public=text, action="WALK", tokens=5, seconds=0.1)
     fields: dict[str, object] = {
         "identity": MatchId(iteration, number),
         "game": "negotiation",
         "options": {"max_turns": 10},
         "seed": 2**63 + number,
-        "seats": {"opener": Seating("opener", "shared", 1, True, "model")},
-        "status": "finished",
-        "reason": "",
         "payoffs": {"opener": 4.0},
         "report": {"deal": False, "end": "walk"},
         "turns": (turn,),
         "streams": {"opener": (Stream([1, 2], [False, True], [0.0, -0.5], [-1, 0]),)},
-        "started": "2026-01-01T00:00:00+00:00",
         "seconds": 1.5,
     }
-    return MatchRecord(**{**fields, **changes})  # type: ignore[arg-type]
+    return make_match_record(**{**fields, **changes})

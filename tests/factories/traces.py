@@ -50,6 +50,11 @@ def assert_same(actual: RunTrace, expected: RunTrace) -> None:
         assert getattr(actual, part) == getattr(expected, part), part
 
 
+def assert_same_runs(folder: Path, expected: Path) -> None:
+    """Assert that two runs have equal logs, metrics and checkpoints."""
+    assert_same(read_trace(folder), read_trace(expected))
+
+
 def flip_byte(path: Path, seed: int = 0) -> None:
     """Damage one byte of a file without changing its length."""
     data = bytearray(path.read_bytes())

@@ -1,6 +1,5 @@
 """Trajectories with given rewards and two sampled tokens per turn."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,49 +8,29 @@ from agents.stream import Stream
 from arena.credit.assign import assign
 from arena.credit.batch import CreditedTrajectory, TurnBatch
 from arena.credit.settings import CreditSpec
-from arena.records import MatchRecord, Seating, Trajectory, Turn
+from arena.records import MatchRecord, Seating, Trajectory
 from games.contracts import MatchId
 from tests.factories.models import VOCABULARY
-
-
-def make_turn(index: int, rewards: dict[str, float], **changes: Any) -> Turn:
-    """Return a valid turn of the opener, with changes."""
-    fields: dict[str, Any] = {
-        "index": index, "seat": "opener", "role": "opener", "policy": "shared", "version": 1, "messages": (),
-        "raw": "x", "public": "", "private": "", "action": "x", "valid": True, "rewards": rewards,
-        "finish": "stop", "tokens": 2, "seconds": 0.0,
-    }  # fmt: skip
-    return Turn(**{**fields, **changes})
-
-
-def wrap_turns(turns: Sequence[Turn], **changes: Any) -> Trajectory:
-    """Return a trained opener's trajectory of these turns without streams, with changes."""
-    fields: dict[str, Any] = {
-        "match": "m", "game": "g", "seat": "opener", "role": "opener", "policy": "shared", "version": 1,
-        "trained": True, "streams": (),
-    }  # fmt: skip
-    return Trajectory(turns=tuple(turns), **{**fields, **changes})
+from tests.factories.records import make_match_record, make_turn, wrap_turns
 
 
 def make_record(trajectory: Trajectory) -> MatchRecord:
     """Return the record of a finished match with the trajectory's seat only."""
-    return MatchRecord(
-        identity=MatchId.parse(trajectory.match), game=trajectory.game, options={}, seed=trajectory.seed,
-        seats={trajectory.seat: Seating(trajectory.role, trajectory.policy, trajectory.version, True, "model")},
-        status="finished", reason="",
-        payoffs={}, report={}, turns=trajectory.turns, streams={trajectory.seat: trajectory.streams},
-        started="now", seconds=1,
+    seating = Seating(trajectory.role, trajectory.policy, trajectory.version, True, "model")
+    return make_match_record(
+        identity=MatchId.parse(trajectory.match), game=trajectory.game, seed=trajectory.seed,
+        seats={trajectory.seat: seating}, turns=trajectory.turns, streams={trajectory.seat: trajectory.streams},
     )  # fmt: skip
 
 
 def make_trajectory(rewards: list[float], role: str = "opener", policy: str = "shared", match: str = "m") -> Trajectory:
     """Return a trajectory of turns 0, 2, 4, … with two sampled tokens each in one stream."""
-    turns = tuple(make_turn(2 * k, {"deal": r} if r else {}, seat=role, role=role) for k, r in enumerate(rewards))
+    turns = [make_turn(2 * k, {"deal": r} if r else {}, role, policy=policy) for k, r in enumerate(rewards)]
     stream = Stream()
     for turn in turns:
         stream.observe([1, 2, 3])
         stream.append_sampled([5, 6], [-1.0, -2.0], turn.index)
-    return wrap_turns(turns, match=match, game="negotiation", seat=role, role=role, policy=policy, streams=(stream,))
+    return wrap_turns(turns, match=match, game="negotiation", streams=(stream,))
 
 
 def make_token_trajectories(seed: int, count: int = 6) -> list[CreditedTrajectory]:
@@ -66,17 +45,7 @@ def make_token_trajectories(seed: int, count: int = 6) -> list[CreditedTrajector
             stream.append_sampled(sampled, [-1.0] * len(sampled), turn.index)
         first = stream.ids[3]
         rewards = np.array([float(first % 2)] + [0.0] * (len(turns) - 1))
-        trajectory = Trajectory(
-            match=f"m{i}",
-            game="g",
-            seat="opener",
-            role="opener",
-            policy="shared",
-            version=1,
-            trained=True,
-            turns=turns,
-            streams=(stream,),
-        )
+        trajectory = wrap_turns(turns, match=f"m{i}", streams=(stream,))
         trajectories.append(CreditedTrajectory(trajectory=trajectory, rewards=rewards, advantages=np.zeros(len(turns))))
     return trajectories
 
@@ -85,28 +54,13 @@ def make_scored_trajectory(
     score: float, seed: int = 0, match: str = "0001-0000", role: str = "buyer", turns: int = 1, **changes: Any
 ) -> Trajectory:
     """Return a trajectory of `turns` turns of two tokens; the last earns the score, `changes` apply to the first."""
-    fields: dict[str, Any] = {
-        "seat": role, "role": role, "policy": "shared", "version": 1, "messages": (), "raw": "say: x",
-        "public": "", "private": "", "action": "x", "valid": True, "finish": "stop", "tokens": 2, "seconds": 0.0,
-    }  # fmt: skip
     all_turns, stream = [], Stream()
     for k in range(turns):
         rewards = {"deal": score} if k == turns - 1 else {}
-        all_turns.append(Turn(index=k, rewards=rewards, **{**fields, **(changes if k == 0 else {})}))
+        all_turns.append(make_turn(k, rewards, role, **{"raw": "say: x", **(changes if k == 0 else {})}))
         stream.observe([1])
         stream.append_sampled([5, 6], [-1.0, -2.0], k)
-    return Trajectory(
-        match=match,
-        game="g",
-        seat=role,
-        role=role,
-        policy="shared",
-        version=1,
-        trained=True,
-        turns=tuple(all_turns),
-        streams=(stream,),
-        seed=seed,
-    )
+    return wrap_turns(all_turns, match=match, seat=role, role=role, policy="shared", streams=(stream,), seed=seed)
 
 
 def make_groups(*scores: list[float], **settings: Any) -> list[Trajectory]:

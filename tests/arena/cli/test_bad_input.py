@@ -15,7 +15,7 @@ from arena.config.layers import compose, to_yaml
 from arena.config.sources import recipe_layer
 from arena.store.run import RunFolder
 from tests.factories.commands import ITERATIONS, NO_IMITATION, TINY, arena, get_refusal, limit_file_size
-from tests.factories.traces import assert_same, flip_byte, read_trace
+from tests.factories.traces import assert_same, assert_same_runs, flip_byte, read_trace
 
 RUN = ["run", "selfplay", "--recipe", "negotiation-nano"]
 
@@ -516,7 +516,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, uninterrupted_run: Path) -> N
     assert [k for k in RunFolder.open(run).reader.iterations() if k < ITERATIONS] == list(range(1, ITERATIONS))
     result = arena("resume", run)
     assert result.code == 0, result.err
-    assert_same(read_trace(run), read_trace(uninterrupted_run))
+    assert_same_runs(run, uninterrupted_run)
 
 
 def test_a_disk_full_from_the_first_byte(tmp_path: Path) -> None:
@@ -558,4 +558,4 @@ def test_a_small_real_disk_that_runs_full(tmp_path: Path, uninterrupted_run: Pat
     assert result.stderr[match.end() :] == (
         note.format(int(lost_checkpoint[1]), int(lost_checkpoint[1]) - 1) if lost_checkpoint else ""
     )
-    assert_same(read_trace(tmp_path / "run"), read_trace(uninterrupted_run))
+    assert_same_runs(tmp_path / "run", uninterrupted_run)

@@ -20,13 +20,14 @@ from agents.stream import Stream
 from arena.cli import catalogue
 from arena.doctor import describe_environment
 from arena.league.settings import OpponentSpec
-from arena.records import MatchRecord, Seating, Turn
+from arena.records import MatchRecord
 from arena.store.run import RunFolder
 from games.adapters.loading import LIBRARIES
-from games.contracts import MatchId, Message
+from games.contracts import Message
 from tests.factories.children import ChildFault, run_arena_child
 from tests.factories.commands import ITERATIONS, NO_IMITATION, TINY, arena, get_refusal
-from tests.factories.traces import assert_same, parse_json_lines, read_trace
+from tests.factories.records import make_match_record, make_turn
+from tests.factories.traces import assert_same, assert_same_runs, parse_json_lines, read_trace
 
 TINY_WITHOUT_JSON = [argument for argument in TINY if argument != "--json"]
 ROLE = """
@@ -277,7 +278,7 @@ def test_ended_run_names_the_resume_command(
     assert result.code == code
     assert result.line == f"{word}; committed iterations are safe, and arena resume {run} continues"
     assert arena("resume", run).code == 0
-    assert_same(read_trace(run), read_trace(uninterrupted_run))
+    assert_same_runs(run, uninterrupted_run)
 
 
 # Looking at it
@@ -298,27 +299,15 @@ def test_a_run_and_its_matches_are_shown(uninterrupted_run: Path) -> None:
 
 
 def make_hostile_match() -> MatchRecord:
-    turn = Turn(
-        index=0, seat="opener", role="opener", policy="shared", version=1, messages=(Message.of("referee", HOSTILE),),
-        raw=HOSTILE, public=HOSTILE, private=HOSTILE, action=HOSTILE, valid=False, rewards={HOSTILE: -1.0},
-        finish="stop", tokens=9, seconds=0.1,
+    turn = make_turn(
+        0, {HOSTILE: -1.0}, messages=(Message.of("referee", HOSTILE),), raw=HOSTILE, public=HOSTILE, private=HOSTILE,
+        action=HOSTILE, valid=False,
     )  # fmt: skip
     stream = Stream([1, 2], [False, True], [0.0, -0.5], [-1, 0])
-    return MatchRecord(
-        identity=MatchId(1, 0),
-        game="negotiation",
-        options={},
-        seed=1,
-        seats={"opener": Seating("opener", "shared", 1, True, "model")},
-        status="finished",
-        reason="",
-        payoffs={"opener": 0.0},
-        report={"ended": HOSTILE},
-        turns=(turn,),
+    return make_match_record(
+        game="negotiation", payoffs={"opener": 0.0}, report={"ended": HOSTILE}, turns=(turn,),
         streams={"opener": (stream,)},
-        started="2026-01-01T00:00:00+00:00",
-        seconds=1.0,
-    )
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("is_terminal", [False, True])

@@ -17,7 +17,7 @@ from arena.credit.critics.networks import twin_loss
 from arena.credit.estimators.gae import Discounts
 from arena.credit.settings import CreditSpec
 from games.contracts import Message
-from tests.factories.trajectories import make_turn, wrap_turns
+from tests.factories.records import make_turn, wrap_turns
 
 GOAL, SLIP, GAMMA = 4, 0.25, 0.9
 ACTS = ("go left", "go right")

@@ -22,7 +22,7 @@ from arena.preflight import preflight
 from arena.records import MatchRecord, Trajectory, trajectories
 from arena.store.run import RunFolder
 from tests.factories.labs import run_lab
-from tests.factories.trajectories import make_turn, wrap_turns
+from tests.factories.records import make_turn, wrap_turns
 
 CONFIG = """\
 name: moved

@@ -24,7 +24,7 @@ from arena.records import MatchRecord, Seating, trajectories
 from arena.store.run import RunFolder
 from games.contracts import MatchId
 from tests.factories.commands import arena
-from tests.factories.trajectories import make_turn
+from tests.factories.records import make_match_record, make_turn
 
 CONFIG = """
 name: kept
@@ -45,24 +45,12 @@ def make_record(k: int, i: int, rewards: list[float], trained: bool = True, raw:
     turns, stream = [], Stream()
     for n, reward in enumerate(rewards):
         turns.append(make_turn(2 * n, {"deal": reward}, role="nano_opener", raw=raw, valid=n % 2 == 0))
-        turns.append(make_turn(2 * n + 1, {}, seat="responder", role="nano_responder", policy="random", version=0))
+        turns.append(make_turn(2 * n + 1, {}, "responder", role="nano_responder", policy="random", version=0))
         stream.observe([1])
         stream.append_sampled([2, 3], [-1.0, -1.0], 2 * n)
     streams = {"opener": (stream,), "responder": ()}
-    return MatchRecord(
-        identity=MatchId(k, i),
-        game="negotiation",
-        options={},
-        seed=i // 2,
-        seats=seats,
-        status="finished",
-        reason="",
-        payoffs={},
-        report={},
-        turns=tuple(turns),
-        streams=streams,
-        started="now",
-        seconds=1.0,
+    return make_match_record(
+        identity=MatchId(k, i), game="negotiation", seed=i // 2, seats=seats, turns=tuple(turns), streams=streams
     )
 
 

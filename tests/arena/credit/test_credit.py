@@ -18,7 +18,8 @@ from arena.records import MatchRecord, Seating, Trajectory, trajectories
 from arena.store.matchlog import MatchLog
 from arena.store.reader import LogReader
 from games.contracts import MatchId
-from tests.factories.trajectories import make_trajectory, make_turn, wrap_turns
+from tests.factories.records import make_match_record, make_turn, wrap_turns
+from tests.factories.trajectories import make_trajectory
 
 
 def assign_credit(trajectories: list[Trajectory], seed: int = 0, **rule: Any) -> list[CreditedTrajectory]:
@@ -179,26 +180,11 @@ def test_advantages_from_the_log_equal_those_online(tmp_path: Path, estimator: s
     records = []
     for i in range(6):
         turns = tuple(
-            make_turn(k, {"deal": float(rng.normal())}, seat=s, role=s, valid=bool(rng.integers(2)))
+            make_turn(k, {"deal": float(rng.normal())}, ("opener", "responder")[k % 2], valid=bool(rng.integers(2)))
             for k in range(rng.integers(1, 6))
-            for s in [("opener", "responder")[k % 2]]
         )
         records.append(
-            MatchRecord(
-                identity=MatchId(1, i),
-                game="negotiation",
-                options={},
-                seed=i,
-                seats=seating,
-                status="finished",
-                reason="",
-                payoffs={},
-                report={},
-                turns=turns,
-                streams={},
-                started="now",
-                seconds=1.0,
-            )
+            make_match_record(identity=MatchId(1, i), game="negotiation", seed=i, seats=seating, turns=turns)
         )
     log = MatchLog(tmp_path / "log")
     for record in records:

@@ -29,16 +29,17 @@ from arena.credit.critics.words import hash_states, hash_texts
 from arena.credit.estimators.gae import Discounts
 from arena.credit.settings import CreditSpec
 from arena.errors import ConfigError, StoreError
-from arena.lab import Lab
 from arena.records import MatchRecord, trajectories
 from arena.store.checkpoints import write
 from arena.store.run import RunFolder
 from games.contracts import Message
 from games.png import encode
-from tests.factories.labs import RecordingWatcher, make_experiment, open_lab, read_log, read_weight_files, run_lab
+from tests.factories.labs import RecordingWatcher, make_experiment, open_lab, reopen_lab, run_lab, stop_lab
 from tests.factories.models import make_tiny_llama
 from tests.factories.policies import make_policies
-from tests.factories.trajectories import make_token_trajectories, make_turn, wrap_turns
+from tests.factories.records import make_turn, wrap_turns
+from tests.factories.traces import assert_same_runs
+from tests.factories.trajectories import make_token_trajectories
 
 UNUSED_RNG = np.random.default_rng(0)
 
@@ -340,21 +341,13 @@ def test_resume_with_critic_is_bit_equal(imitated_weights: str, tmp_path: Path, 
     run_lab(tmp_path / "whole", config, watcher)
     assert all(row["critic"] for row in watcher.rows)
     folder = tmp_path / "broken"
-    lab = open_lab(folder, config, RecordingWatcher(lambda event, value: (event, value) == ("phase", (2, "learn"))))
-    with pytest.raises(KeyboardInterrupt):
-        wait(lab.run())
-    resumed = wait(Lab.open(RunFolder.open(folder), config, RecordingWatcher()))
+    stop_lab(folder, config, "phase", (2, "learn"))
+    resumed = reopen_lab(folder, config)
     assert resumed.done == 1, "stopped right after the critic's update in iteration 2"
     wait(resumed.run())
-    assert read_log(folder) == read_log(tmp_path / "whole") and read_weight_files(folder, 2) == read_weight_files(
-        tmp_path / "whole", 2
-    )
-    critics, uninterrupted_critics = (read_critic_files(f) for f in (folder, tmp_path / "whole"))
-    assert (
-        critics == uninterrupted_critics
-        and critics
-        and {Path(name).suffix for name in critics} <= {".safetensors", ".json", ".jinja"}
-    )
+    assert_same_runs(folder, tmp_path / "whole")
+    files = {path.suffix for path in (folder / "checkpoints" / "0002" / "critic").rglob("*") if path.is_file()}
+    assert files and files <= {".safetensors", ".json", ".jinja"}
     assert any(row.advantage for row in RunFolder.open(folder).reader.credit(2))
 
 

@@ -26,6 +26,7 @@ from arena.records import Trajectory, Turn
 from games import make
 from games.abilities import Situations
 from games.contracts import Message, View
+from tests.factories.records import make_turn, wrap_turns
 
 TURN_LEVEL = ["mars", "rae", "grpo", "dr_grpo", "rloo", "reinforce_pp", "at_grpo", "gigpo", "step_episode"]
 TURN_LEVEL += ["epo_weighted"]
@@ -50,28 +51,9 @@ def make_trajectory(
         stream.append_sampled([5] * count, [-1.0] * count, 2 * k)
         messages = (Message.of("referee", text),)
         named_rewards = {"deal": float(reward)} | ({"match": 1.0} if matched and matched[k] else {})
-        turns.append(
-            Turn(
-                index=2 * k,
-                seat=role,
-                role=role,
-                policy="shared",
-                version=1,
-                messages=messages,
-                raw="x",
-                public="",
-                private="",
-                action="x",
-                valid=True,
-                rewards=named_rewards,
-                finish="stop",
-                tokens=count,
-                seconds=0.0,
-            ),
-        )
-    fields: dict[str, Any] = {"match": "m", "game": "g", "seat": role, "role": role, "policy": "shared", "version": 1}
-    fields |= {"trained": True, "turns": tuple(turns), "streams": (stream,), "seed": seed}
-    return Trajectory(**(fields | changes))
+        turns.append(make_turn(2 * k, named_rewards, role, messages=messages, tokens=count))
+    fields: dict[str, Any] = {"seat": role, "role": role, "streams": (stream,), "seed": seed}
+    return wrap_turns(turns, **(fields | changes))
 
 
 def make_batch(trajectories: Sequence[Trajectory], **changes: Any) -> tuple[TurnBatch, np.ndarray]:
@@ -274,29 +256,11 @@ def test_anchors_equal_the_games_situations(game: str, options: dict[str, Any], 
             places.append(get_place(env))
             view = View.of(env, "walker")
             action = rng.choice(view.legal or ())
-            messages, situation = view.messages, env.situation("walker")
-            turn = Turn(
-                index=len(turns),
-                seat="walker",
-                role="w",
-                policy="p",
-                version=1,
-                messages=messages,
-                raw=action,
-                public="",
-                private="",
-                action=action,
-                valid=True,
-                rewards={},
-                finish="script",
-                tokens=0,
-                seconds=0.0,
-                situation=situation,
-            )
-            turns.append(turn)
+            details = {"messages": view.messages, "situation": env.situation("walker"), "raw": action, "action": action}
+            turns.append(make_turn(len(turns), {}, "walker", **details))
             env.step(action)
         visited += places
-        trajectories.append(make_trajectory([], role="walker", turns=tuple(turns), streams=()))
+        trajectories.append(wrap_turns(turns))
     anchors = get_situations(TurnBatch(trajectories))
     assert len(set(anchors)) == len(set(visited)) == len(set(zip(anchors, visited, strict=True)))
     assert len(set(visited)) < len(visited), "some situations repeat"

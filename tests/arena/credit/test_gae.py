@@ -15,7 +15,8 @@ from arena.credit.critics.base import Measures
 from arena.credit.estimators.gae import compute_token_returns, compute_turn_returns, read_discounts
 from arena.credit.settings import CreditSpec
 from arena.records import Trajectory
-from tests.factories.trajectories import make_trajectory, make_turn, wrap_turns
+from tests.factories.records import make_turn, wrap_turns
+from tests.factories.trajectories import make_trajectory
 
 Shape = list[tuple[int, int, float]]
 """Turn by turn: tokens observed before it, tokens sampled in it, reward."""

@@ -30,40 +30,21 @@ from arena.credit.settings import CreditSpec
 from arena.errors import ConfigError
 from arena.launch import start as launch
 from arena.preflight import check_gold
-from arena.records import MatchRecord, Trajectory, Turn, trajectories
+from arena.records import MatchRecord, Trajectory, trajectories
 from arena.store.run import RunFolder
 from games.base import TextGame
 from games.families.questions import Questions
 from games.word_clue import WordClue
 from games.wordle import Wordle
 from tests.factories.labs import RecordingWatcher, open_lab
-from tests.factories.trajectories import wrap_turns
-
-
-def make_turn(index: int, **rewards: float) -> Turn:
-    return Turn(
-        index=index,
-        seat="guesser",
-        role="guesser",
-        policy="shared",
-        version=1,
-        messages=(),
-        raw="x",
-        public="",
-        private="",
-        action="x",
-        valid=True,
-        rewards=rewards,
-        finish="stop",
-        tokens=1,
-        seconds=0.0,
-    )
+from tests.factories.records import make_turn, wrap_turns
 
 
 def make_trajectory(beliefs: Sequence[float], goal: float, seed: int = 0) -> tuple[Trajectory, np.ndarray]:
     """Return a trajectory with one turn per belief, the last earning the goal, and the beliefs' logarithms."""
-    turns = [make_turn(2 * k, **({"goal": goal} if k == len(beliefs) - 1 else {})) for k in range(len(beliefs))]
-    trajectory = wrap_turns(tuple(turns), game="quiz", seat="guesser", role="guesser", seed=seed)
+    last = len(beliefs) - 1
+    turns = [make_turn(2 * k, {"goal": goal} if k == last else {}, "guesser", tokens=1) for k in range(len(beliefs))]
+    trajectory = wrap_turns(turns, game="quiz", seed=seed)
     return trajectory, np.log(np.array(beliefs, np.float64)).astype(np.float32)
 
 
@@ -182,9 +163,9 @@ def make_conversation(frame: ChatFrame, answer: str, windows: bool = False) -> T
         stream.observe(frame.ask(message))
         ids = [*frame.encode(reply), frame.stop_id]
         stream.append_sampled(ids, [-1.0] * len(ids), 2 * k + 1)
-    turns = tuple(make_turn(2 * k + 1) for k in range(3))
+    turns = [make_turn(2 * k + 1, {}, "g", tokens=1) for k in range(3)]
     report = {"ended": "solved", "answer": answer}
-    return wrap_turns(turns, game="quiz", seat="g", role="g", streams=tuple(streams), report=report)
+    return wrap_turns(turns, game="quiz", streams=tuple(streams), report=report)
 
 
 @pytest.mark.parametrize("windows", [False, True])

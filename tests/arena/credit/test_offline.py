@@ -25,7 +25,8 @@ from arena.records import Trajectory, Turn
 from games.contracts import Message
 from games.families.grid import STEPS
 from games.maze import Maze
-from tests.factories.trajectories import make_groups, make_scored_trajectory, make_trajectory, make_turn, wrap_turns
+from tests.factories.records import make_turn, wrap_turns
+from tests.factories.trajectories import make_groups, make_scored_trajectory, make_trajectory
 
 SMALL: dict[str, Any] = {"gamma": 0.5, "steps": 3, "warmup": 1}
 

@@ -1,6 +1,5 @@
 """REFUEL: its minimiser is the published one, its gradient that of the pair's loss, and a run learns with it."""
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,24 +10,24 @@ import torch
 
 from agents.scoring import StreamScorer, score_streams
 from agents.stream import Stream
-from arena.cli.loop import wait
 from arena.config.experiment import Experiment, LearnSpec
 from arena.config.kinds import choose
-from arena.config.layers import compose, to_yaml
+from arena.config.layers import compose
 from arena.config.sources import set_layer, text_layer
 from arena.credit.batch import TurnBatch
 from arena.credit.estimators.refuel import refuel as refuel_differences
 from arena.errors import ConfigError
-from arena.lab import Lab
 from arena.learn.losses import dpo, refuel
 from arena.learn.samples import Sample, compute_rival_changes, group_paired, select_complete_pairs
 from arena.learn.trainer import PolicyTrainer
-from arena.records import Trajectory, Turn
+from arena.records import Trajectory
 from arena.store.run import RunFolder
-from tests.factories.labs import FILES, RecordingWatcher, read_log
+from tests.factories.labs import RecordingWatcher, copy_run, read_weight_files, resume_lab, run_lab, stop_lab
 from tests.factories.models import VOCABULARY, assert_nearly_equal, copy_weights, make_tiny_llama
+from tests.factories.records import make_turn, wrap_turns
 from tests.factories.samples import Stage, compute_plain_scores
 from tests.factories.token_batches import make_batch, make_floats, make_integers
+from tests.factories.traces import assert_same_runs
 from tests.factories.updating import run_update
 
 # -- returns -----------------------------------------------------------------------------------------------
@@ -40,39 +39,10 @@ def make_trajectory(match: str, replies: list[tuple[int, float]], seat: str = "a
     for k, (token, reward) in enumerate(replies):
         stream.observe([1])
         stream.append_sampled([token], [-1.0], 2 * k)
-        turns.append(
-            Turn(
-                index=2 * k,
-                seat=seat,
-                role="r",
-                policy="p",
-                version=0,
-                messages=(),
-                raw=str(token),
-                public="",
-                private="",
-                action=str(token),
-                valid=True,
-                rewards={"x": reward},
-                finish="stop",
-                tokens=1,
-                seconds=0.0,
-            )
-        )
+        turns.append(make_turn(2 * k, {"x": reward}, seat, raw=str(token), action=str(token), tokens=1))
     parent, _, turn = match.removesuffix("-r1").rpartition("-b")
-    return Trajectory(
-        match=match,
-        game="g",
-        seat=seat,
-        role="r",
-        policy="p",
-        version=0,
-        trained=True,
-        turns=tuple(turns),
-        streams=(stream,),
-        parent=parent,
-        parent_turn=int(turn) if parent else -1,
-    )
+    parent_turn = int(turn) if parent else -1
+    return wrap_turns(turns, match=match, streams=(stream,), parent=parent, parent_turn=parent_turn)
 
 
 def test_estimator_is_the_difference_of_returns_at_the_branching_turn() -> None:
@@ -384,16 +354,10 @@ def make_experiment(*assignments: str) -> Experiment:
     return compose([text_layer("test", CONFIG), *map(set_layer, assignments)])
 
 
-def read_weight_files(folder: Path, iteration: int) -> list[bytes]:
-    policy_folder = folder / "checkpoints" / f"{iteration:04d}" / "policies" / "shared"
-    return [(policy_folder / name).read_bytes() for name in FILES]
-
-
 @pytest.fixture(scope="module")
 def uninterrupted_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RecordingWatcher]:
     folder, watcher = tmp_path_factory.mktemp("refuel") / "run", RecordingWatcher()
-    config = make_experiment()
-    wait(wait(Lab.open(RunFolder.create(folder, to_yaml(config), {}), config, watcher)).run())
+    run_lab(folder, make_experiment(), watcher)
     return folder, watcher
 
 
@@ -431,19 +395,10 @@ def test_run_learns_only_from_turns_compared_by_branches(uninterrupted_run: tupl
 def test_resume_with_branches_is_bit_equal(
     uninterrupted_run: tuple[Path, RecordingWatcher], tmp_path: Path, stop: tuple[str, Any]
 ) -> None:
-    folder, config = tmp_path / "run", make_experiment()
-    shutil.copytree(uninterrupted_run[0], folder)
-    shutil.rmtree(folder / "checkpoints" / "0002")
-    with pytest.raises(KeyboardInterrupt):
-        wait(
-            wait(
-                Lab.open(RunFolder.open(folder), config, RecordingWatcher(lambda event, value: (event, value) == stop))
-            ).run()
-        )
-    wait(wait(Lab.open(RunFolder.open(folder), config, RecordingWatcher())).run())
-    assert read_log(folder) == read_log(uninterrupted_run[0]) and read_weight_files(folder, 2) == read_weight_files(
-        uninterrupted_run[0], 2
-    )
+    folder = copy_run(uninterrupted_run[0], tmp_path / "run", done=1)
+    stop_lab(folder, make_experiment(), *stop)
+    resume_lab(folder, make_experiment())
+    assert_same_runs(folder, uninterrupted_run[0])
 
 
 @pytest.mark.parametrize(
@@ -486,6 +441,6 @@ def test_policy_learns_valid_acts(tmp_path: Path) -> None:
         ),
         RecordingWatcher(),
     )  # fmt: skip
-    wait(wait(Lab.open(RunFolder.create(tmp_path / "run", to_yaml(config), {}), config, watcher)).run())
+    run_lab(tmp_path / "run", config, watcher)
     rates = [row["valid_rate"] for row in watcher.rows]
     assert rates[0] < 0.8 and np.mean(rates[-2:]) > 0.9

@@ -2,7 +2,6 @@
 
 import json
 import math
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,16 +18,23 @@ from arena.credit.compare import compare
 from arena.credit.replay import Entry, Recall, SelfImitation, Success, apply_recalls, load_recalled
 from arena.credit.settings import CreditSpec
 from arena.errors import GateError, StoreError
-from arena.lab import Lab
 from arena.learn.trainer import PolicyTrainer
 from arena.parts.schedules import Clock
 from arena.records import MatchRecord, Trajectory, trained_trajectories
 from arena.store.matchlog import MatchLog
 from arena.store.reader import LogReader
 from arena.store.run import RunFolder
-from tests.factories.labs import RecordingWatcher, make_warm_experiment, read_log, read_weight_files, run_lab
+from tests.factories.labs import (
+    RecordingWatcher,
+    copy_run,
+    make_warm_experiment,
+    read_weight_files,
+    resume_lab,
+    run_lab,
+)
 from tests.factories.models import are_equal, copy_weights, make_tiny_llama
 from tests.factories.samples import make_samples
+from tests.factories.traces import assert_same_runs
 from tests.factories.trajectories import assign_credit, make_groups, make_record, make_scored_trajectory
 from tests.factories.updating import run_update
 
@@ -367,13 +373,9 @@ def test_run_with_replay_reports_it_and_resumes_bit_equal(warm: str, tmp_path: P
     check_credit_from_log(run, experiment)
     state = json.loads((run.path / "checkpoints" / "0003" / "state.json").read_text())
     assert state["credit"]["replay"], "the replay's memory is saved"
-    folder = tmp_path / "broken"
-    shutil.copytree(run.path, folder)
-    for later in ("0002", "0003"):
-        shutil.rmtree(folder / "checkpoints" / later)
-    wait(wait(Lab.open(RunFolder.open(folder), experiment, RecordingWatcher())).run())
-    assert read_log(folder) == read_log(run.path) and read_weight_files(folder, 3) == read_weight_files(run.path, 3)
-    assert json.loads((folder / "checkpoints" / "0003" / "state.json").read_text()) == state
+    folder = copy_run(run.path, tmp_path / "broken", done=1)
+    resume_lab(folder, experiment)
+    assert_same_runs(folder, run.path)
 
 
 def test_replay_is_off_by_default_and_changes_nothing_while_empty(warm: str, tmp_path: Path) -> None:

@@ -27,9 +27,9 @@ from arena.preflight import preflight
 from arena.records import Trajectory
 from arena.reward_models.examples import Outcome, make_examples
 from arena.store.run import RunFolder
-from tests.factories.labs import read_log, run_and_resume, run_lab
+from tests.factories.labs import check_resume, run_lab
 from tests.factories.preferences import make_stream, make_training
-from tests.factories.trajectories import make_turn, wrap_turns
+from tests.factories.records import make_turn, wrap_turns
 
 CONFIG = """\
 name: scored
@@ -158,17 +158,7 @@ def make_experiment(random_model: Path | str, *assignments: str) -> Experiment:
 
 @pytest.mark.slow
 def test_resume_with_reward_model_is_bit_equal(random_model: Path, tmp_path: Path) -> None:
-    for folder in run_and_resume(make_experiment(random_model), tmp_path):
-        uninterrupted, resumed_run = RunFolder.open(tmp_path / "whole"), RunFolder.open(folder)
-        assert read_log(folder) == read_log(tmp_path / "whole")
-        for name in ("policies/shared/model.safetensors", "state.json"):
-            resumed_file, expected_file = (
-                run_folder / "checkpoints/0003" / name for run_folder in (folder, tmp_path / "whole")
-            )
-            assert resumed_file.read_bytes() == expected_file.read_bytes()
-        assert [row["reward_model.learned"] for row in resumed_run.reader.metrics()] == [
-            row["reward_model.learned"] for row in uninterrupted.reader.metrics()
-        ]
+    check_resume(make_experiment(random_model), tmp_path)
 
 
 def test_metrics_hold_the_over_optimisation_curve(random_model: Path, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from arena.parts.schedules import Clock
 from arena.records import Trajectory, Turn
 from games.contracts import Message
 from tests.factories.judges import RUBRIC
-from tests.factories.trajectories import wrap_turns
+from tests.factories.records import make_turn, wrap_turns
 
 Columns = dict[str, list[float]]
 
@@ -34,18 +34,11 @@ def make_trajectory(
     """Return a trajectory of turns 0, 2, 4, …; columns named like a turn's field set it, the others are rewards."""
     turns = []
     for k in range(length):
-        fields: dict[str, Any] = {
-            "index": 2 * k, "seat": role, "role": role, "policy": "shared", "version": 1, "messages": (),
-            "raw": "x", "public": "", "private": "", "action": "x", "valid": True, "rewards": {},
-            "finish": "stop", "tokens": 2, "seconds": 0.0,
-        }  # fmt: skip
-        for name, values in columns.items():
-            if name in fields:
-                fields[name] = values[k]
-            else:
-                fields["rewards"] = {**fields["rewards"], name: float(values[k])}
-        turns.append(Turn(**fields))
-    return wrap_turns(tuple(turns), match=match, game="quiz", seat=role, role=role, seed=seed)
+        row = {name: values[k] for name, values in columns.items()}
+        rewards = {name: float(value) for name, value in row.items() if name not in Turn._fields}
+        fields = {name: value for name, value in row.items() if name in Turn._fields}
+        turns.append(make_turn(2 * k, rewards, role, **fields))
+    return wrap_turns(turns, match=match, game="quiz", seat=role, role=role, seed=seed)
 
 
 def apply_stages(

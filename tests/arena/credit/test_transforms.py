@@ -15,8 +15,8 @@ from arena.credit.assign import assign
 from arena.credit.batch import TurnBatch
 from arena.credit.selection import SELECTORS, Selection
 from arena.credit.settings import CreditSpec
-from arena.records import Trajectory, Turn
-from tests.factories.trajectories import wrap_turns
+from arena.records import Trajectory
+from tests.factories.records import make_turn, wrap_turns
 
 
 def make_trajectory(tokens: Sequence[int], role: str = "opener", policy: str = "shared", seed: int = 0) -> Trajectory:
@@ -25,26 +25,8 @@ def make_trajectory(tokens: Sequence[int], role: str = "opener", policy: str = "
     for k, count in enumerate(tokens):
         stream.observe([1, 2])
         stream.append_sampled([5] * count, [-1.0] * count, k)
-        turns.append(
-            Turn(
-                index=k,
-                seat=role,
-                role=role,
-                policy=policy,
-                version=1,
-                messages=(),
-                raw="x",
-                public="",
-                private="",
-                action="x",
-                valid=True,
-                rewards={"deal": 1.0},
-                finish="stop",
-                tokens=count,
-                seconds=0.0,
-            ),
-        )
-    return wrap_turns(tuple(turns), seat=role, role=role, policy=policy, streams=(stream,), seed=seed)
+        turns.append(make_turn(k, {"deal": 1.0}, role, policy=policy, tokens=count))
+    return wrap_turns(turns, streams=(stream,), seed=seed)
 
 
 def apply_transform(

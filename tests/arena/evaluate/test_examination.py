@@ -21,8 +21,8 @@ from arena.store.reader import RunReader
 from arena.store.run import RunFolder
 from tests.factories.commands import arena, get_refusal
 from tests.factories.kept_run import SEPARATE, SHARED, make_checkpointed_run
-from tests.factories.labs import RecordingWatcher, make_experiment
-from tests.factories.traces import RunTrace, assert_same, parse_json_lines, read_trace
+from tests.factories.labs import RecordingWatcher, copy_run, make_experiment
+from tests.factories.traces import RunTrace, assert_same, assert_same_runs, parse_json_lines, read_trace
 
 PANEL_YAML = "{panel: talks, game: {name: negotiation}, members: [random, fair_split], deals: 3}"
 EVALUATE = f"evaluate={{panel: {PANEL_YAML}, every: 2}}"
@@ -128,14 +128,11 @@ def test_resumed_run_is_evaluated_once_per_iteration(
     evaluated_run: tuple[Path, RecordingWatcher], tmp_path: Path, done: int
 ) -> None:
     """Everything after the last commit is dropped and repeated."""
-    folder = tmp_path / "run"
-    shutil.copytree(evaluated_run[0], folder)
-    for later in range(done + 1, 4):
-        shutil.rmtree(folder / "checkpoints" / f"{later:04d}")
+    folder = copy_run(evaluated_run[0], tmp_path / "run", done)
     watcher = RecordingWatcher()
     wait(open_lab(folder, EVALUATE, watcher=watcher).run())
     assert read_panel_lines(folder) == read_panel_lines(evaluated_run[0])
-    assert_same(read_trace(folder), read_trace(evaluated_run[0]))
+    assert_same_runs(folder, evaluated_run[0])
     assert sum("panel" in name for _, name in watcher.phases) == len([k for k in (2, 3) if k > done])
 
 
@@ -149,7 +146,7 @@ def test_interruption_around_an_evaluation_resumes_bit_equal(
         run_to_end(folder, EVALUATE, watcher=RecordingWatcher(lambda what, value: what == "phase" and value == moment))
     run_to_end(folder, EVALUATE)
     assert read_panel_lines(folder) == read_panel_lines(evaluated_run[0])
-    assert_same(read_trace(folder), read_trace(evaluated_run[0]))
+    assert_same_runs(folder, evaluated_run[0])
 
 
 class ProgressWatcher(RecordingWatcher):
@@ -201,7 +198,7 @@ def test_failing_panel_does_not_end_the_run(plain_run: Path, tmp_path: Path, mon
     monkeypatch.setattr(PanelPlan, "play", fail)
     watcher = RecordingWatcher()
     folder = run_to_end(tmp_path / "run", EVALUATE, watcher=watcher)
-    assert_same(read_trace(folder), read_trace(plain_run))
+    assert_same_runs(folder, plain_run)
     assert (0, "iteration 2 was not evaluated against the panel talks: 12 of 12 matches failed") in watcher.phases
     assert not any("panel" in row for row in RunReader(folder).metrics())
 

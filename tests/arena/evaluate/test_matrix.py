@@ -22,6 +22,7 @@ from games.contracts import MatchId
 from simulators.clinic import Clinic
 from simulators.desk import Desk
 from tests.factories.commands import arena, get_refusal
+from tests.factories.records import make_match_record
 from tests.factories.server import Server, reply_with_models
 from tests.legible import find_overlaps
 
@@ -62,11 +63,9 @@ def test_pass_hat_k_by_hand() -> None:
 
 def make_record(task: int, trial: int, success: bool, reason: str = "") -> MatchRecord:
     report: dict[str, float | bool | str] = {} if reason else {"success": success, "turns": 3 + task, "ended": "x"}
-    return MatchRecord(
-        identity=MatchId(task, trial), game="clinic", options={}, seed=0,
-        seats={"doctor": Seating("", "a", 0, False, "brain")},
-        status="failed" if reason else "finished", reason=reason, payoffs={}, report=report,
-        turns=(), streams={}, started="", seconds=0.0,
+    return make_match_record(
+        identity=MatchId(task, trial), seats={"doctor": Seating("", "a", 0, False, "brain")},
+        status="failed" if reason else "finished", reason=reason, report=report,
     )  # fmt: skip
 
 

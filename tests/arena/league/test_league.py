@@ -2,7 +2,6 @@
 
 import json
 import random
-import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -16,14 +15,14 @@ from agents.published import ModuleWeights
 from agents.stream import Stream
 from arena.cli.loop import wait
 from arena.config.experiment import Experiment
-from arena.config.layers import compose, to_yaml, with_policies
+from arena.config.layers import compose, with_policies
 from arena.config.sources import set_layer, text_layer
 from arena.lab import Lab
 from arena.league.pool import parse_version
 from arena.store.run import RunFolder
 from tests.factories.children import ChildFault, run_arena_child
-from tests.factories.labs import RecordingWatcher, read_log, read_weight_files
-from tests.factories.traces import assert_same, read_trace
+from tests.factories.labs import copy_run, read_weight_files, reopen_lab, resume_lab, run_lab, stop_lab
+from tests.factories.traces import assert_same_runs
 
 ROLE = """\
 role: {name}
@@ -71,16 +70,10 @@ def make_experiment(roles_folder: Path, *assignments: str) -> Experiment:
     return compose([text_layer("test", CONFIG), set_layer(f"roles={roles_folder}"), *map(set_layer, assignments)])
 
 
-def run_to_end(folder: Path, config: Experiment) -> Lab:
-    lab = wait(Lab.open(RunFolder.create(folder, to_yaml(config), {}), config, RecordingWatcher()))
-    wait(lab.run())
-    return lab
-
-
 @pytest.fixture(scope="module")
 def uninterrupted_run(roles_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Lab]:
     folder = tmp_path_factory.mktemp("league") / "run"
-    return folder, run_to_end(folder, make_experiment(roles_folder))
+    return folder, run_lab(folder, make_experiment(roles_folder))
 
 
 def read_state(folder: Path, k: int) -> dict[str, Any]:
@@ -172,11 +165,8 @@ def test_ratings_and_win_rates_include_past_versions(uninterrupted_run: tuple[Pa
     }
 
 
-def assert_same_runs(folder: Path, expected: Path) -> None:
-    assert read_log(folder) == read_log(expected)
-    for k in range(5):
-        assert read_weight_files(folder, k) == read_weight_files(expected, k)
-        assert read_state(folder, k) == read_state(expected, k)
+def assert_same_leagues(folder: Path, expected: Path) -> None:
+    assert_same_runs(folder, expected)
     assert read_pool_files(folder) == read_pool_files(expected)
 
 
@@ -185,15 +175,12 @@ def assert_same_runs(folder: Path, expected: Path) -> None:
 def test_run_resumed_from_an_older_checkpoint_meets_the_same_opponents(
     uninterrupted_run: tuple[Path, Lab], roles_folder: Path, tmp_path: Path, done: int
 ) -> None:
-    folder = tmp_path / "run"
-    shutil.copytree(uninterrupted_run[0], folder)
-    for later in range(done + 1, 5):
-        shutil.rmtree(folder / "checkpoints" / f"{later:04d}")
-    lab = wait(Lab.open(RunFolder.open(folder), make_experiment(roles_folder), RecordingWatcher()))
+    folder = copy_run(uninterrupted_run[0], tmp_path / "run", done)
+    lab = reopen_lab(folder, make_experiment(roles_folder))
     assert all(int(name.split("@")[1].split("/")[0]) <= done for name in read_pool_files(folder))
     loaded = count_served_versions(lab)
     wait(lab.run())
-    assert_same_runs(folder, uninterrupted_run[0])
+    assert_same_leagues(folder, uninterrupted_run[0])
     assert max(loaded) == 1 < len(list_opponents(folder, 4) - {"random"}), "no more versions in memory than the limit"
 
 
@@ -218,11 +205,9 @@ def test_interrupted_league_resumes_bit_equal(
     uninterrupted_run: tuple[Path, Lab], roles_folder: Path, tmp_path: Path, event: str, value: Any
 ) -> None:
     config, folder = make_experiment(roles_folder), tmp_path / "run"
-    watcher = RecordingWatcher(lambda w, v: (w, v) == (event, value))
-    with pytest.raises(KeyboardInterrupt):
-        wait(wait(Lab.open(RunFolder.create(folder, to_yaml(config), {}), config, watcher)).run())
-    wait(wait(Lab.open(RunFolder.open(folder), config, RecordingWatcher())).run())
-    assert_same_runs(folder, uninterrupted_run[0])
+    stop_lab(folder, config, event, value)
+    resume_lab(folder, config)
+    assert_same_leagues(folder, uninterrupted_run[0])
 
 
 @pytest.mark.slow
@@ -234,7 +219,7 @@ def test_separate_policies_play_each_others_past_versions(
         roles_folder, "policies.shared.imitate=null", f"policies.shared.model={warm}", "seats.second.role=caller",
         "iterations=2", "league.opponents=[{play: past, lag: 1}]", "learn.regularisers={kl: {weight: 0}}",
     )  # fmt: skip
-    run_to_end(tmp_path / "run", with_policies(config, "separate"))
+    run_lab(tmp_path / "run", with_policies(config, "separate"))
     for k, past in ((1, 0), (2, 0)):
         rows = RunFolder.open(tmp_path / "run").reader.log.read(k)
         matchups = {tuple(s["policy"] for s in row["seats"].values()) for row in rows}
@@ -261,5 +246,5 @@ def test_league_killed_between_writes_resumes_bit_equal(roles_folder: Path, tmp_
     resume_command = ["resume", run, "--json"] if (run / "config.yaml").exists() else [*command, "--out", run]
     result = run_arena_child(tmp_path / "said", *resume_command)
     assert result.code == 0, result.err
-    assert_same(read_trace(run), read_trace(tmp_path / "whole"))
+    assert_same_runs(run, tmp_path / "whole")
     assert read_pool_files(run) == read_pool_files(tmp_path / "whole")

@@ -14,7 +14,7 @@ from arena.league.matchmaking import DECAY, PRIOR, Matchmaker, WinRates, pfsp, s
 from arena.league.pool import Pool
 from arena.league.settings import OpponentSpec, PoolSpec
 from arena.records import MatchRecord, Seating
-from games.contracts import MatchId
+from tests.factories.records import make_match_record
 
 SHARED_SEATS = {seat: Seating("player", "shared", 7, True, "model") for seat in ("first", "second")}
 SEPARATE_SEATS = {
@@ -25,21 +25,7 @@ SEPARATE_SEATS = {
 
 
 def make_record(payoffs: Mapping[str, float], seats: Mapping[str, Seating], status: Any = "finished") -> MatchRecord:
-    return MatchRecord(
-        identity=MatchId(1, 0),
-        game="nim",
-        options={},
-        seed=1,
-        seats=dict(seats),
-        status=status,
-        reason="",
-        payoffs=dict(payoffs),
-        report={},
-        turns=(),
-        streams={},
-        started="",
-        seconds=1.0,
-    )
+    return make_match_record(game="nim", seats=dict(seats), status=status, payoffs=dict(payoffs))
 
 
 def make_seats_against(policy: str, trained: str = "first") -> dict[str, Seating]:

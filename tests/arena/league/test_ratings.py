@@ -7,15 +7,12 @@ import pytest
 
 from arena.league.ratings import Ratings
 from arena.records import MatchRecord, Seating, Status
-from games.contracts import MatchId
+from tests.factories.records import make_match_record
 
 
 def make_record(payoffs: dict[str, float], status: Status = "finished", policy: str = "shared") -> MatchRecord:
     seats = {seat: Seating(f"{seat}_role", policy, 1, True, "model") for seat in ("opener", "responder")}
-    return MatchRecord(
-        identity=MatchId(1, 0), game="negotiation", options={}, seed=1, seats=seats, status=status, reason="",
-        payoffs=payoffs, report={}, turns=(), streams={}, started="2026-01-01T00:00:00", seconds=1.0,
-    )  # fmt: skip
+    return make_match_record(game="negotiation", seats=seats, status=status, payoffs=payoffs)
 
 
 def rate_matches(*payoffs: tuple[float, float]) -> dict[str, list[float]]:

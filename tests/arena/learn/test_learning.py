@@ -27,7 +27,8 @@ from arena.credit.batch import TurnBatch
 from arena.credit.settings import CreditSpec
 from arena.errors import GateError
 from arena.learn.trainer import PolicyTrainer
-from arena.records import Trajectory, Turn
+from arena.records import Trajectory
+from tests.factories.records import make_turn, wrap_turns
 from tests.factories.updating import run_update
 
 TURNS, STREAMS, UPDATES = 3, 96, 15
@@ -54,39 +55,14 @@ def play_batch(model: Any, rng: np.random.Generator) -> list[Trajectory]:
             stream.append_sampled([word], [float(logprobs[i, word])], 2 * k)
             right[i, k] = word % 2 == cue
     return [
-        Trajectory(
+        wrap_turns(
+            [make_turn(2 * k, {"right": r}, "one", policy="p", tokens=1) for k, r in enumerate(row)],
             match=f"{i}",
             game="task",
-            seat="one",
-            role="one",
-            policy="p",
-            version=1,
-            trained=True,
-            turns=tuple(make_turn(2 * k, r) for k, r in enumerate(row)),
             streams=(s,),
         )
         for i, (row, s) in enumerate(zip(right.tolist(), streams, strict=True))
     ]
-
-
-def make_turn(index: int, right: float) -> Turn:
-    return Turn(
-        index=index,
-        seat="one",
-        role="one",
-        policy="p",
-        version=1,
-        messages=(),
-        raw="w",
-        public="w",
-        private="",
-        action="w",
-        valid=True,
-        rewards={"right": right},
-        finish="stop",
-        tokens=1,
-        seconds=0.0,
-    )
 
 
 def train_policy(rule: LearnSpec = RULE, seed: int = 0) -> float:

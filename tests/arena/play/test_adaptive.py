@@ -5,56 +5,24 @@ from typing import Any
 
 import pytest
 
-from arena.cli.loop import wait
 from arena.config.experiment import Experiment
 from arena.config.seating import resolve_tables
 from arena.errors import ConfigError
-from arena.lab import Lab
 from arena.play.match import MatchPlan
 from arena.play.parts.adaptive import Adaptive
 from arena.play.plans import plan_iteration
-from arena.records import MatchRecord, Seating, Turn
-from arena.store.run import RunFolder
-from games.contracts import MatchId
-from tests.factories.labs import RecordingWatcher, make_experiment, make_warm_experiment, read_log, run_and_resume
+from arena.records import MatchRecord, Seating
+from tests.factories.labs import check_resume, make_experiment, make_warm_experiment, read_log, reopen_lab
+from tests.factories.records import make_match_record, make_turn
 from tests.factories.rollout_parts import make_part, plan_with
 
 SEATS = {"one": Seating("r", "shared", 0, True, "model"), "two": Seating("r", "random", 0, False, "brain")}
 
 
 def make_match(seed: int, payoff: float, turns: int = 3) -> MatchRecord:
-    turn = Turn(
-        index=0,
-        seat="one",
-        role="r",
-        policy="shared",
-        version=0,
-        messages=(),
-        raw="",
-        public="",
-        private="",
-        action="",
-        valid=True,
-        rewards={},
-        finish="stop",
-        tokens=1,
-        seconds=0.0,
-    )
-    return MatchRecord(
-        identity=MatchId(1, 0),
-        game="g",
-        options={},
-        seed=seed,
-        seats=SEATS,
-        status="finished",
-        reason="",
-        payoffs={"one": payoff, "two": 9.0},
-        report={},
-        turns=(turn,) * turns,
-        streams={},
-        started="",
-        seconds=0.0,
-    )
+    turn = make_turn(0, {}, "one", version=0, tokens=1)
+    payoffs = {"one": payoff, "two": 9.0}
+    return make_match_record(seed=seed, seats=SEATS, payoffs=payoffs, turns=(turn,) * turns)
 
 
 def make_history(**rule: Any) -> Adaptive:
@@ -120,11 +88,10 @@ def test_run_adapts_and_resumes_bit_equal(warm: str, tmp_path: Path) -> None:
     config = make_warm_experiment(
         warm, play, "iterations=3", "credit.stages=[]", "credit.estimator=grpo", "checkpoint.keep=9"
     )
-    for folder in run_and_resume(config, tmp_path):
-        assert read_log(folder) == read_log(tmp_path / "whole")
+    check_resume(config, tmp_path)
     rows = read_log(tmp_path / "whole")
     assert len(rows) == 36
-    state = wait(Lab.open(RunFolder.open(tmp_path / "whole"), config, RecordingWatcher())).parts.play.state(3)
+    state = reopen_lab(tmp_path / "whole", config).parts.play.state(3)
     (deals,) = state["parts"]
     assert sum(attempts for attempts, _, _ in deals.values()) == 36 and len(deals) == 3
 

@@ -11,7 +11,6 @@ from agents.engines.in_process import InProcessEngine
 from arena.cli.loop import wait
 from arena.config.experiment import Experiment
 from arena.errors import ConfigError, GateError
-from arena.lab import Lab
 from arena.play.source import AheadSource, PlayedMatches
 from arena.store.run import RunFolder
 from tests.factories.labs import (
@@ -20,7 +19,9 @@ from tests.factories.labs import (
     make_warm_experiment,
     open_lab,
     read_weight_files,
+    reopen_lab,
     run_lab,
+    stop_lab,
 )
 
 
@@ -76,10 +77,8 @@ def test_deals_equal_those_of_a_sequential_run(warm: str, tmp_path: Path) -> Non
 )
 def test_killed_run_resumes_with_nothing_lost_or_doubled(warm: str, tmp_path: Path, event: str, value: Any) -> None:
     folder, config = tmp_path / "run", make_ahead_experiment(warm, "play.ahead=1")
-    lab = open_lab(folder, config, RecordingWatcher(lambda w, v: (w, v) == (event, value)))
-    with pytest.raises(KeyboardInterrupt):
-        wait(lab.run())
-    resumed_lab = wait(Lab.open(RunFolder.open(folder), config, RecordingWatcher()))
+    stop_lab(folder, config, event, value)
+    resumed_lab = reopen_lab(folder, config)
     assert max(RunFolder.open(folder).log.iterations(), default=0) <= resumed_lab.done, "the rest is played again"
     wait(resumed_lab.run())
     assert_complete(folder)

@@ -6,14 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from arena.cli.loop import wait
 from arena.config.experiment import Experiment
 from arena.config.layers import compose
 from arena.config.sources import text_layer
-from arena.lab import Lab
 from arena.records import MatchRecord, trajectories
 from arena.store.run import RunFolder
-from tests.factories.labs import RecordingWatcher, open_lab, read_log, read_weight_files, run_lab
+from tests.factories.labs import read_log, resume_lab, run_lab, stop_lab
+from tests.factories.traces import assert_same_runs
 
 CONFIG = """\
 name: controlled
@@ -104,12 +103,6 @@ def test_a_controlled_run_resumes_bit_by_bit(finished_run: Path, tmp_path: Path,
         "the first match": ("match", "0001-0000"),
     }
     folder = tmp_path / "run"
-    with pytest.raises(KeyboardInterrupt):
-        wait(
-            open_lab(
-                folder, make_experiment(), RecordingWatcher(lambda what, value: (what, value) == stops[moment])
-            ).run()
-        )
-    wait(wait(Lab.open(RunFolder.open(folder), make_experiment(), RecordingWatcher())).run())
-    assert read_log(folder) == read_log(finished_run)
-    assert read_weight_files(folder, 2) == read_weight_files(finished_run, 2)
+    stop_lab(folder, make_experiment(), *stops[moment])
+    resume_lab(folder, make_experiment())
+    assert_same_runs(folder, finished_run)

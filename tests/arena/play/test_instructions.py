@@ -9,17 +9,15 @@ import numpy as np
 import pytest
 
 from agents.role import Role
-from arena.cli.loop import wait
-from arena.lab import Lab
 from arena.play.lineup import add_instruction
 from arena.play.match import MatchPlan
 from arena.play.parts.instructions import Instructions
 from arena.play.parts.reflection import make_prompt
-from arena.records import MatchRecord, Seating, Turn
-from arena.store.run import RunFolder
+from arena.records import MatchRecord, Seating
 from games.contracts import MatchId, View
 from tests.factories.commands import TINY, arena
-from tests.factories.labs import RecordingWatcher, make_warm_experiment, read_log, run_and_resume
+from tests.factories.labs import check_resume, make_warm_experiment, read_log, reopen_lab
+from tests.factories.records import make_match_record, make_turn
 from tests.factories.rollout_parts import make_part
 
 TEXTS = ["Guess.", "Look first.", "Answer at once.", "Look twice and then answer."]
@@ -43,21 +41,7 @@ def make_plans(k: int, deals: int, group: int = 1) -> list[MatchPlan]:
 
 def make_record(plan: MatchPlan, payoff: float) -> MatchRecord:
     payoffs = {"solver": payoff, "other": 0.0}
-    return MatchRecord(
-        identity=plan.identity,
-        game="search",
-        options={},
-        seed=plan.seed,
-        seats=plan.seats,
-        status="finished",
-        reason="",
-        payoffs=payoffs,
-        report={},
-        turns=(),
-        streams={},
-        started="",
-        seconds=0.0,
-    )
+    return make_match_record(identity=plan.identity, game="search", seed=plan.seed, seats=plan.seats, payoffs=payoffs)
 
 
 def run_bandit(draw: Any, iterations: int = 60, seed: int = 0) -> float:
@@ -145,10 +129,7 @@ def test_a_new_instruction_is_verified_before_the_worst_goes() -> None:
 def test_the_writer_reads_the_worst_matches_of_the_latest_iterations() -> None:
     part = make_population(replay=2)
     for k in (1, 2, 3):
-        turn = Turn(
-            index=0, seat="solver", role=ROLE, policy="learner", version=0, messages=(), raw=f"try {k}", public="",
-            private="", action="", valid=True, rewards={}, finish="stop", tokens=1, seconds=0.0,
-        )  # fmt: skip
+        turn = make_turn(0, {}, "solver", policy="learner", version=0, raw=f"try {k}")
         (plan,) = part.assign(k, make_plans(k, 1))
         part.observe(k, [replace(make_record(plan, 0.0), turns=(turn,))])
     assert [text.rpartition("It wrote: ")[2] for text in part.failed[ROLE]] == ["try 2", "try 3"]
@@ -181,17 +162,14 @@ def test_run_logs_its_instructions_and_resumes_bit_equal(warm: str, tmp_path: Pa
     config = make_warm_experiment(
         warm, "play.matches=8", f"play.parts=[{{instructions: {{roles: {rule}}}}}]", "iterations=3", "checkpoint.keep=9"
     )
-    for folder in run_and_resume(config, tmp_path):
-        assert read_log(folder) == read_log(tmp_path / "whole")
+    check_resume(config, tmp_path)
     rows = read_log(tmp_path / "whole")
     instructions = [
         {row["seats"]["opener"].get("instruction", "") for row in rows if row["iteration"] == k} for k in (1, 2, 3)
     ]
     assert instructions[0] <= {"take more", "share all"} and "" not in set.union(*instructions)
     assert not any(row["seats"]["responder"].get("instruction") for row in rows)
-    state = wait(Lab.open(RunFolder.open(tmp_path / "whole"), config, RecordingWatcher())).parts.play.state(3)["parts"][
-        0
-    ]
+    (state,) = reopen_lab(tmp_path / "whole", config).parts.play.state(3)["parts"]
     population = state["tried"]["nano_opener"]
     assert len(population) == 3 and {item["text"] for item in population} - {"take more", "share all"}, (
         "the writer's instruction is tried"

@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from arena.cli.loop import wait
-from arena.lab import Lab
 from arena.store.run import RunFolder
 from tests.factories.clusters import ROOT
 from tests.factories.commands import NO_IMITATION, TINY, arena
-from tests.factories.labs import RecordingWatcher, make_warm_experiment, open_lab, read_log, read_weight_files, run_lab
+from tests.factories.labs import make_warm_experiment, read_log, resume_lab, run_lab, stop_lab
+from tests.factories.traces import assert_same_runs
 
 HALF = '''
 """Every second match of an iteration is not played, and the longest reply so far is remembered."""
@@ -206,14 +205,7 @@ def test_killed_run_with_a_part_resumes_bit_equal(name: str, warm: str, tmp_path
     ]
     config = make_warm_experiment(warm, *small, *PARTS[name])
     run_lab(tmp_path / "whole", config)
-    rows = read_log(tmp_path / "whole")
-    stop = [row["id"] for row in rows if row["iteration"] == 2][-2]
-    with pytest.raises(KeyboardInterrupt):
-        wait(
-            open_lab(
-                tmp_path / "killed", config, RecordingWatcher(lambda what, value: (what, value) == ("match", stop))
-            ).run()
-        )
-    wait(wait(Lab.open(RunFolder.open(tmp_path / "killed"), config, RecordingWatcher())).run())
-    assert read_log(tmp_path / "killed") == rows
-    assert read_weight_files(tmp_path / "killed", 3) == read_weight_files(tmp_path / "whole", 3)
+    *_, stop, _ = (row["id"] for row in read_log(tmp_path / "whole") if row["iteration"] == 2)
+    stop_lab(tmp_path / "killed", config, "match", stop)
+    resume_lab(tmp_path / "killed", config)
+    assert_same_runs(tmp_path / "killed", tmp_path / "whole")

@@ -1,6 +1,5 @@
 """Resampling: other deals replace those that selection drops, and nothing else changes."""
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,11 @@ from arena.credit.rewards import STAGES
 from arena.lab import Lab
 from arena.play.match import MatchPlan
 from arena.play.source import Attempts, PlaySource
-from arena.records import MatchRecord, Turn
+from arena.records import MatchRecord
 from arena.store.run import RunFolder
-from tests.factories.labs import RecordingWatcher, make_warm_experiment, open_lab, read_log, read_weight_files, run_lab
+from tests.factories.labs import RecordingWatcher, copy_run, make_warm_experiment, resume_lab, run_lab, stop_lab
+from tests.factories.records import make_match_record, make_turn
+from tests.factories.traces import assert_same_runs
 
 
 class ScriptedSource(PlaySource):
@@ -29,19 +30,14 @@ class ScriptedSource(PlaySource):
     def make_record(self, plan: MatchPlan) -> MatchRecord:
         chance = (0.0, 0.5, 1.0)[plan.seed % 3]
         won = float(np.random.default_rng((plan.seed, plan.identity.deal)).random() < chance)
-        plain: dict[str, Any] = {
-            "policy": "shared", "version": 0, "messages": (), "raw": "x", "public": "", "private": "", "action": "x",
-            "valid": True, "finish": "stop", "tokens": 0, "seconds": 0.0,
-        }  # fmt: skip
         payoffs = {"opener": won, "responder": 1.0 - won}
         turns = tuple(
-            Turn(index=i, seat=seat, role=seating.role, rewards={"deal": payoffs[seat]}, **plain)
+            make_turn(i, {"deal": payoffs[seat]}, seat, role=seating.role, version=0, tokens=0)
             for i, (seat, seating) in enumerate(plan.seats.items())
         )
-        return MatchRecord(
+        return make_match_record(
             identity=plan.identity, game=plan.game, options=plan.options, seed=plan.seed, seats=plan.seats,
-            status="finished", reason="", payoffs=payoffs, report={}, turns=turns, streams={},
-            started="now", seconds=0.0,
+            payoffs=payoffs, turns=turns,
         )  # fmt: skip
 
 
@@ -151,19 +147,8 @@ def test_a_resampled_run_resumes_bit_by_bit(
 ) -> None:
     folder = tmp_path / "run"
     if moment is None:
-        shutil.copytree(finished_run[0], folder)
-        shutil.rmtree(folder / "checkpoints" / "0002")
+        copy_run(finished_run[0], folder, done=1)
     else:
-        with pytest.raises(KeyboardInterrupt):
-            wait(
-                open_lab(
-                    folder,
-                    make_experiment(warm),
-                    RecordingWatcher(lambda what, value: (what, value) == ("match", moment)),
-                ).run()
-            )
-    wait(wait(Lab.open(RunFolder.open(folder), make_experiment(warm), RecordingWatcher())).run())
-    assert read_log(folder) == read_log(finished_run[0])
-    assert read_weight_files(folder, 2) == read_weight_files(finished_run[0], 2)
-    states = [(f / "checkpoints" / "0002" / "state.json").read_text() for f in (folder, finished_run[0])]
-    assert states[0] == states[1]
+        stop_lab(folder, make_experiment(warm), "match", moment)
+    resume_lab(folder, make_experiment(warm))
+    assert_same_runs(folder, finished_run[0])

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from arena.cli.loop import wait
-from arena.lab import Lab
 from arena.play.match import MatchPlan
 from arena.play.settings import PlaySpec
 from arena.play.stragglers import SelectLogged, Stragglers, plan_from_row, plan_to_row
 from arena.records import Failure, MatchRecord, Seating
 from arena.store.run import RunFolder
 from games.contracts import MatchId
-from tests.factories.labs import RecordingWatcher, make_warm_experiment, open_lab, run_lab
+from tests.factories.labs import RecordingWatcher, make_warm_experiment, open_lab, reopen_lab, run_lab, stop_lab
+from tests.factories.records import make_match_record
 
 SEATS = {"one": Seating("role", "shared", 0, True, "model")}
 
@@ -55,11 +55,9 @@ class FakePlay:
                     await asyncio.sleep(0)
                 identity = replace(plan.identity, attempt=attempt)
                 failed = str(identity) in self.fails
-                record = MatchRecord(
-                    identity=identity, game="game", options={}, seed=plan.seed, seats=SEATS,
-                    status="failed" if failed else "finished", reason="broke" * failed,
-                    payoffs={"one": self.get_payoff(plan)}, report={}, turns=(), streams={}, started="", seconds=0.0,
-                    group=plan.group,
+                record = make_match_record(
+                    identity=identity, seed=plan.seed, seats=SEATS, status="failed" if failed else "finished",
+                    reason="broke" * failed, payoffs={"one": self.get_payoff(plan)}, group=plan.group,
                     failure=Failure(kind="game", given_up=attempt == 1) if failed else None,
                 )  # fmt: skip
                 self.log += to_log(record)
@@ -194,16 +192,8 @@ def test_run_takes_enough_and_learns_from_all(warm: str, tmp_path: Path) -> None
 def test_killed_run_replays_its_stragglers(warm: str, tmp_path: Path, ahead: int, enough: float) -> None:
     """Also if it is resumed with `play.enough=1`."""
     folder, config = tmp_path / "run", make_config(warm, f"play.ahead={ahead}")
-    lab = open_lab(folder, config, RecordingWatcher(lambda what, value: (what, value) == ("phase", (2, "learn"))))
-    with pytest.raises(KeyboardInterrupt):
-        wait(lab.run())
-    resumed_lab = wait(
-        Lab.open(
-            RunFolder.open(folder),
-            make_config(warm, f"play.ahead={ahead}", f"play.enough={enough}"),
-            RecordingWatcher(),
-        )
-    )
+    stop_lab(folder, config, "phase", (2, "learn"))
+    resumed_lab = reopen_lab(folder, make_config(warm, f"play.ahead={ahead}", f"play.enough={enough}"))
     played = RunFolder.open(folder).reader.log.read(1)
     assert resumed_lab.done == 1 and 0 < len(resumed_lab.parts.play.late) == 8 - len(played)
     wait(resumed_lab.run())

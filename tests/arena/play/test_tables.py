@@ -13,7 +13,8 @@ from arena.config.layers import compose, to_yaml, with_policies
 from arena.config.sources import set_layer, text_layer
 from arena.lab import Lab
 from arena.store.run import RunFolder
-from tests.factories.labs import RecordingWatcher, read_log, read_weight_files
+from tests.factories.labs import RecordingWatcher, resume_lab, stop_lab
+from tests.factories.traces import assert_same_runs
 
 ROLE = """\
 role: {name}
@@ -142,21 +143,9 @@ def test_run_of_several_games_resumes_bit_equal(
     finished_run: tuple[Path, Lab, Any], roles_folder: Path, tmp_path: Path
 ) -> None:
     config, folder = make_experiment(roles_folder), tmp_path / "run"
-    with pytest.raises(KeyboardInterrupt):
-        wait(
-            wait(
-                Lab.open(
-                    RunFolder.create(folder, to_yaml(config), {}),
-                    config,
-                    RecordingWatcher(lambda w, v: (w, v) == ("match", "0002-0012")),
-                )
-            ).run()
-        )
-    wait(wait(Lab.open(RunFolder.open(folder), config, RecordingWatcher())).run())
-    assert read_log(folder) == read_log(finished_run[0])
-    assert read_weight_files(folder, 1) == read_weight_files(finished_run[0], 1) and read_weight_files(
-        folder, 2
-    ) == read_weight_files(finished_run[0], 2)
+    stop_lab(folder, config, "match", "0002-0012")
+    resume_lab(folder, config)
+    assert_same_runs(folder, finished_run[0])
 
 
 @pytest.mark.slow

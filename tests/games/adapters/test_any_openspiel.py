@@ -72,7 +72,7 @@ def test_every_registered_game_plays_by_its_bare_name_or_is_refused():
 @pytest.mark.parametrize(
     ("game", "message"),
     [
-        ("oh_hel", r"has no game called 'oh_hel', did you mean 'oh_hell'\?"),
+        ("oh_hel", r"has no game called 'oh_hel' — did you mean 'oh_hell'\?"),
         ("zzzzzz(players=2)", "has no game called 'zzzzzz'; pyspiel.registered_names"),
         ("", "has no game called ''"),
         ("oh_hell(players=40)", r"oh_hell cannot be set up as 'oh_hell\(players=40\)': CHECK_TRUE\(num_players_ >="),
