@@ -1,19 +1,17 @@
 """Command outputs go to the user's path, never over files that are not Arena's, and through no link."""
 
-import io
 import json
 import os
 from pathlib import Path
 
 import pytest
 
-from analysis.panels import save_png
 from arena.cli.console import write_results
 from arena.errors import ConfigError, StoreError
-from arena.evaluate.crosstable_plot import save_picture
 from arena.store.export import new_folder
 from arena.store.files import write_atomic
 from arena.store.outputs import PICTURE, RECORDS, REPORT, append_output, require_output, results_kind, write_output
+from arena.store.plots import save_plot
 from tests.factories.commands import arena, get_refusal
 
 
@@ -49,14 +47,11 @@ def test_files_of_other_kinds_are_not_overwritten(tmp_path: Path, kind: object) 
 def test_only_own_pictures_are_overwritten(tmp_path: Path) -> None:
     from matplotlib.figure import Figure
 
-    reduced = io.BytesIO()
-    save_png(Figure(), reduced)
     Figure().savefig(tmp_path / "theirs.png")
     with pytest.raises(ConfigError, match="not a picture that Arena drew"):
-        save_picture(Figure, tmp_path / "theirs.png")
+        save_plot(Figure, tmp_path / "theirs.png")
     for _ in range(2):
-        save_picture(Figure, tmp_path / "ours.png")
-        write_output("--plot", tmp_path / "ours.png", PICTURE, reduced.getvalue())
+        save_plot(Figure, tmp_path / "ours.png")
 
 
 def test_records_are_appended_to_record_files_only(tmp_path: Path) -> None:
