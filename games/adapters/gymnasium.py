@@ -156,7 +156,7 @@ class GymnasiumGame(SingleAgentGame):
     def close(self) -> None:
         """Close the environment. Records an exception in `faults`."""
         env, self.env = self.env, None
-        if env is not None:
+        if hasattr(env, "close"):  # some of GEM's environments have no such method
             try:
                 with self._random.activate():
                     env.close()
