@@ -106,13 +106,14 @@ test-vllm: $(VLLM)/installed ## the vLLM engine's tests, in an environment of vL
 
 ADAPTERS := .venv-adapters
 
-# of its own, as GEM pins what it needs; crafter is the example of docs/new-adapter.md. overcooked, verifiers and openenv
-# need other environments again: docs/adapters.md
+# of its own, as GEM pins what it needs; crafter is the example of docs/new-adapter.md. overcooked, verifiers, openenv and
+# tau2 need other environments again: docs/adapters.md
 $(ADAPTERS)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(ADAPTERS)
 	grep -vE '^(nltk|reasoning.gym|msgspec)==' constraints.txt >$(ADAPTERS)/constraints.txt
 	$(ADAPTERS)/bin/python -m pip install --quiet --constraint $(ADAPTERS)/constraints.txt \
-		--editable ".[train,gem,minigrid,mpe2,pettingzoo,scienceworld,textarena,textworld]" crafter hypothesis psutil pytest
+		--editable ".[train,gem,minigrid,miniwob,mpe2,pettingzoo,scienceworld,textarena,textworld]" \
+		crafter hypothesis psutil pytest websockets
 	touch $@
 
 test-adapters: $(ADAPTERS)/installed ## the tests of all adapters of other libraries, in an environment of their own (five minutes)

@@ -18,6 +18,19 @@ from games.untrusted_json import DECODER, is_too_deep
 MAX_MESSAGES, MAX_TOOLS = 4096, 128
 TOOLS_LENGTH = 100_000
 """Maximum characters of all tool definitions as JSON."""
+COMMON_NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "audio": (None,),
+    "frequency_penalty": (None, 0),
+    "functions": (None, []),
+    "logit_bias": (None, {}),
+    "logprobs": (None, False),
+    "modalities": (None, ["text"]),
+    "presence_penalty": (None, 0),
+    "response_format": (None, {"type": "text"}),
+    "tool_choice": (None, "auto", "none"),
+    "top_logprobs": (None, 0),
+}
+"""Parameters that no server of ours supports, each with the values that are accepted because they have no effect."""
 THOUGHT_TAG = re.compile(r"<think\s[^<>]{0,500}>")
 
 

@@ -23,12 +23,14 @@ def write_chat(
     tools: Sequence[Definition] = (),
     after: ChatMessage | None = None,
     encode: Callable[[str], list[int]] | None = None,
+    examples: Sequence[tuple[str, str]] = (),
 ) -> Iterator[Piece]:
     """Yield the pieces of a conversation. If it does not end with a reply, the last piece ends with a reply's head.
 
     Leading system messages become one system text. If the chat template has no place for definitions of tools, this
     text contains them. `after` is the reply that the messages follow; None at the start of a conversation. `encode`
-    replaces `frame.encode` for replies without calls. Raises ChatError if the chat template cannot express a message.
+    replaces `frame.encode` for replies without calls. `examples` are turns after the system text. Raises ChatError if
+    the chat template cannot express a message.
     """
     names, opened, encode = _tool_names(after), False, encode or frame.encode
     if after is None:
@@ -36,8 +38,8 @@ def write_chat(
         system, messages = "\n\n".join(m.text for m in messages[:count] if m.text), messages[count:]
         if tools and not frame.tools:
             system, tools = f"{system}\n\n{describe_tools(tools)}".strip(), ()
-        opened = frame.opens_turn(tools, system)
-        yield frame.open(system, (), tools, opened), False
+        opened = not examples and frame.opens_turn(tools, system)
+        yield frame.open(system, examples, tools, opened), False
     request: list[ChatMessage] = []
     for message in messages:
         if message.role != "assistant":

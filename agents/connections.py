@@ -1,11 +1,14 @@
-"""Limits on the connections of our HTTP servers: their number, and timeouts for slow clients."""
+"""Limits of our HTTP servers: number of connections, timeouts for slow clients, and size of requests."""
 
 import asyncio
 from typing import Any, Literal
 
 import h11
 import uvicorn
+from starlette.requests import Request
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from agents.chat_messages import RequestError
 
 CONNECTIONS = 512
 """Maximum number of connections. At the limit, the oldest one without a complete request is closed."""
@@ -121,3 +124,13 @@ def make_server(app: Any, connections: int = CONNECTIONS, **settings: Any) -> uv
         app, http=Connection, ws="none", limit_concurrency=connections, backlog=BACKLOG, access_log=False, **settings
     )
     return uvicorn.Server(config)
+
+
+async def read_body(request: Request, max_bytes: int) -> bytes:
+    """Read a request's body. Raises RequestError if it is larger than `max_bytes`."""
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > max_bytes:
+            raise RequestError(f"the body is larger than {max_bytes >> 20} MB", 413)
+    return bytes(body)

@@ -17,7 +17,7 @@ from agents.chat_images import ImageToken
 from agents.errors import WeightsError
 from agents.layouts import DEFAULT_VISION, VisionSettings, create_vision, is_vision_config
 from agents.model_config import NO_LIMIT, read_json, read_positions, read_vocabulary_size
-from agents.model_folder import convert_errors
+from agents.model_folder import convert_errors, is_bf16, load_model, load_tokenizer, silence_transformers
 from agents.precision import Precision
 
 if TYPE_CHECKING:
@@ -198,8 +198,6 @@ class Policy:
 
             save_adapter(self.model, folder, self.base.name)
             return
-        from agents.model_folder import silence_transformers
-
         with silence_transformers():
             self.model.save_pretrained(folder)
         self.save_companions(folder)
@@ -241,8 +239,6 @@ def load_tokenizer_and_frame(folder: Path, max_pixels: int | None = None) -> tup
 
 @lru_cache(maxsize=8)
 def _load_tokenizer_and_frame(folder: Path, max_pixels: int | None, changed: int) -> tuple[Any, ChatFrame]:
-    from agents.weights import load_tokenizer
-
     tokenizer = load_tokenizer(folder)
     return tokenizer, ChatFrame(tokenizer, find_image_token(folder, max_pixels))
 
@@ -305,8 +301,6 @@ def load_module(folder: Path, frozen: bool = False, bf16: bool = False) -> Any:
     """Load the folder's model onto the GPU, if any, in float32 or bfloat16; without gradients if `frozen`."""
     import torch
 
-    from agents.weights import load_model
-
     model = load_model(folder, torch.bfloat16 if bf16 else torch.float32)
     model = model.cuda() if torch.cuda.is_available() else model
     return model.requires_grad_(not frozen)
@@ -323,7 +317,6 @@ def load_frozen(folder: Path, precision: Precision, packed: bool) -> Any:
     import torch
 
     from agents.bf16 import convert_to_bf16
-    from agents.model_folder import is_bf16
 
     if precision.has_bf16_weights or not is_bf16(folder):
         return convert_to_bf16(load_module(folder, True, precision.has_bf16_weights), packed, may_move=True)

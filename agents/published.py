@@ -27,11 +27,6 @@ class ModuleWeights:
         return self.base or self.module
 
 
-def wrap_adapter(adapter: Any, base: Any, folder: Path, name: str) -> ModuleWeights:
-    """Wrap an adapter under training on `base` as published weights; `folder` and `name` identify its base."""
-    return ModuleWeights(adapter, AdapterOnBase(adapter, base, folder, name))
-
-
 @dataclass(frozen=True)
 class FolderWeights:
     """Published weights: a model folder in Hugging Face layout, or an adapter's folder in peft's layout."""

@@ -13,6 +13,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from games.untrusted_json import to_unique_dict
+
 PUBLIC_LENGTH = 400
 FIELD_LENGTH = 4_000
 JOINERS = "\u200c\u200d"  # zero-width non-joiner and joiner, which emoji and many scripts need
@@ -228,14 +230,9 @@ def _parse_first_object(text: str) -> dict[str, Any]:
     return dict(decoded)
 
 
-def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(dict(pairs)) < len(pairs):
-        raise ValueError("a key written twice")
-    return dict(pairs)
-
-
 def _reject_constant(name: str) -> float:
     raise ValueError(f"{name} is not JSON")
 
 
-DECODER = json.JSONDecoder(object_pairs_hook=_reject_duplicates, parse_constant=_reject_constant)
+# Unlike `games.untrusted_json.DECODER`, strict: a line break in a string is a violation of the format.
+DECODER = json.JSONDecoder(object_pairs_hook=to_unique_dict, parse_constant=_reject_constant)

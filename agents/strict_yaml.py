@@ -48,11 +48,6 @@ class _Fault(Exception):
         self.line, self.path, self.problem = line, tuple(path), problem
 
 
-def read(path: str | os.PathLike[str]) -> Any:
-    """Read a UTF-8 YAML file and return its value, as `load` does. Raises YamlError if it is unreadable or invalid."""
-    return load(read_text(path), str(path))
-
-
 def read_text(path: str | os.PathLike[str]) -> str:
     """Return the text of a file. Raises YamlError if it cannot be read, is larger than 1 MB or not UTF-8."""
     try:
@@ -93,14 +88,6 @@ def dump(value: Any, source: str) -> str:
         problem = "YAML cannot hold these values: keep to texts, numbers, lists and mappings"
         raise YamlError(_format_error(source, None, (), problem))
     return text
-
-
-def find_line(text: str, path: FieldPath) -> int:
-    """Return the line number in a YAML text, from 1, of the field at a path of keys and indices.
-
-    A field that does not exist gives the line of its nearest existing parent.
-    """
-    return _locate(text, path)[0]
 
 
 def explain(

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from difflib import get_close_matches
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from filelock import FileLock
 
@@ -25,26 +25,12 @@ from agents import nano, nano_vlm, smollm2, smollm2_eyes
 from agents.adapter_config import is_adapter, read_adapter
 from agents.errors import WeightsError
 from agents.model_config import first_line, read_json
-from agents.model_folder import check_folder, hash_file, load_model, load_tokenizer, silence_transformers
-
-__all__ = [
-    "DEFAULT",
-    "NANO",
-    "ModelInfo",
-    "WeightsError",
-    "check_folder",
-    "check_weights",
-    "home",
-    "list_models",
-    "load_model",
-    "load_tokenizer",
-    "resolve",
-    "resolve_base",
-]
+from agents.model_folder import check_folder, hash_file, silence_transformers
 
 DEFAULT = smollm2.NAME
 NANO = "nano"
 MANIFEST = "arena-model.json"
+LLAMA, SMOLVLM = {"model_type": "llama"}, {"model_type": "smolvlm"}
 
 
 @dataclass(frozen=True)
@@ -71,39 +57,49 @@ def list_models() -> list[ModelInfo]:
 
 
 class BuiltIn(NamedTuple):
-    """Built-in model: how it is made, and the source and size that identify it."""
+    """Built-in model: how it is made, the source and size that identify it, and its config."""
 
     source: str
     parameters: int
     make: Callable[[Path], dict[str, str]]
     """Function that writes the model to a folder and returns further entries of its manifest."""
+    config: Callable[[], dict[str, Any]]
+    """Function that returns the settings in its config that determine its shape."""
 
 
 def find_built_in(name: str) -> BuiltIn | None:
     """Return the built-in model of this name, such as `nano-7`; None for other names."""
     if name == DEFAULT:
-        return BuiltIn(smollm2.SOURCE, smollm2.PARAMETERS, smollm2.fetch)
+        return BuiltIn(smollm2.SOURCE, smollm2.PARAMETERS, smollm2.fetch, lambda: LLAMA | smollm2.SHAPE)
     if parsed := nano.parse_name(name):
         size, seed = parsed
         return _describe_generated(
-            size.recipe, seed, size.parameters, lambda folder: nano.build_nano(folder, seed, size)
-        )
+            size.recipe, seed, size.parameters, lambda folder: nano.build_nano(folder, seed, size),
+            lambda: {**LLAMA, "vocab_size": len(nano.build_nano_tokenizer()), **size.shape},
+        )  # fmt: skip
     if (number := nano_vlm.parse_seed(name)) is not None:
         build = partial(nano_vlm.build_nano_vlm, seed=number)
-        return _describe_generated(nano_vlm.hash_recipe(), number, nano_vlm.PARAMETERS, build)
+        return _describe_generated(
+            nano_vlm.hash_recipe(), number, nano_vlm.PARAMETERS, build, lambda: SMOLVLM | nano_vlm.build_config()
+        )
     if (number := smollm2_eyes.parse_seed(name)) is not None:
         recipe = f"{smollm2_eyes.hash_recipe()}, on {smollm2.SOURCE}"
-        return _describe_generated(recipe, number, smollm2_eyes.PARAMETERS, partial(_build_vision_model, seed=number))
+        return _describe_generated(
+            recipe, number, smollm2_eyes.PARAMETERS, partial(_build_vision_model, seed=number),
+            lambda: SMOLVLM | smollm2_eyes.build_config(LLAMA | smollm2.SHAPE, 0),
+        )  # fmt: skip
     return None
 
 
-def _describe_generated(recipe: str, seed: int, parameters: int, build: Callable[[Path], None]) -> BuiltIn:
+def _describe_generated(
+    recipe: str, seed: int, parameters: int, build: Callable[[Path], None], config: Callable[[], dict[str, Any]]
+) -> BuiltIn:
     def make(folder: Path) -> dict[str, str]:
         with silence_transformers():
             build(folder)
         return {"seed": str(seed)}
 
-    return BuiltIn(f"made here, seed {seed} (recipe {recipe})", parameters, make)
+    return BuiltIn(f"made here, seed {seed} (recipe {recipe})", parameters, make, config)
 
 
 def _build_vision_model(folder: Path, seed: int) -> None:

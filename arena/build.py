@@ -119,13 +119,13 @@ async def build(
         await policies.load(initial, states, lambda step: watcher.phase(0, step))
 
     pool, win_rates, matchmaker = _make_league(run, experiment, checkpoint, state.get("league", {}), policies)
-    critic = await _make_critic(experiment, checkpoint, policies, engine, roles)
+    critic = await _make_critic(experiment, checkpoint, policies)
     endpoints, credit = Endpoints(experiment.servers()), state.get("credit", {})
     asker = Asker(policies, engine, endpoints)
     context = _make_ask_context(experiment, policies, asker, tables, watcher)
     asking = _make_asking(experiment, checkpoint, context, credit)
     crediting = _make_crediting(run, experiment, credit, tables, policies, critic, asking)
-    parts = _make_rollout_parts(experiment, policies, engine, crediting, watcher)
+    parts = _make_rollout_parts(experiment, policies, asker, crediting, watcher)
     lineup = _make_lineup(experiment, tables, policies, engine, endpoints, parts, watcher)
     demonstrations = _make_demonstrations(run, experiment, lineup, policies, watcher)
     lessons = _make_lessons(run, experiment, policies, watcher)
@@ -197,14 +197,14 @@ def _make_asking(
 
 
 def _make_rollout_parts(
-    experiment: Experiment, policies: Policies, engine: Engine, crediting: CreditPipeline, watcher: Watcher
+    experiment: Experiment, policies: Policies, asker: Asker, crediting: CreditPipeline, watcher: Watcher
 ) -> list[RolloutPart]:
     """Create the experiment's rollout parts, in order, without restored state."""
     context = PartContext(
         seed=experiment.seed,
         iterations=experiment.iterations,
         policies=policies,
-        engine=engine,
+        asker=asker,
         missing_deals=crediting.count_missing_deals,
         note=watcher.note,
     )
@@ -270,15 +270,12 @@ def find_reference_weights(run: RunFolder, experiment: Experiment, policies: Pol
     }
 
 
-async def _make_critic(
-    experiment: Experiment, checkpoint: Checkpoint | None, policies: Policies, engine: Engine, roles: Mapping[str, Role]
-) -> Critic | None:
+async def _make_critic(experiment: Experiment, checkpoint: Checkpoint | None, policies: Policies) -> Critic | None:
     """Create the critic that credit needs, restored if the checkpoint has one; None if credit needs none."""
     rule = experiment.credit
     critic = create_critic(
-        rule.critic, rule.estimator, seed=experiment.seed, nonfinite=experiment.learn.nonfinite, policies=policies,
-        engine=engine, roles=roles,
-    )  # fmt: skip
+        rule.critic, rule.estimator, seed=experiment.seed, nonfinite=experiment.learn.nonfinite, policies=policies
+    )
     if critic and checkpoint and (checkpoint.folder / "critic").is_dir():
         with blame_checkpoint(checkpoint):
             await compute(critic.load, checkpoint.folder / "critic")

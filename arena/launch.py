@@ -73,8 +73,7 @@ async def start_checked(experiment: Experiment, out: Path | None, watcher: Watch
     about = describe_environment() | {own_files.FILES: known, "chat_clock": CLOCK.isoformat()}
     config = to_yaml(prepared.experiment)
     run = RunFolder.create(folder, config, add_command(about, experiment_to_plain(prepared.experiment)), copies | rows)
-    own_files.trust_files(prepared.experiment)
-    own_files.trust_servers(find_used_servers(prepared.experiment).values())
+    own_files.trust_experiment(prepared.experiment, find_used_servers(prepared.experiment).values())
     if not is_stage:
         update_latest_link(folder)
     for note in prepared.notes:
@@ -96,8 +95,7 @@ async def resume_run(folder: Path, watcher: Watcher, layers: Sequence[Layer] = (
     loading.reset()
     saved = load_experiment(folder, trust=trusted)
     experiment = with_fixed_panel(load_experiment(folder, layers, trusted)) if layers else saved
-    own_files.admit_servers(folder, find_used_servers(experiment), saved.servers(), trusted)
-    own_files.admit_harnesses(folder, experiment, saved, trusted)
+    own_files.admit_experiment(folder, experiment, find_used_servers(experiment).values(), saved, trusted)
     _check_iterations(run, experiment)
     prepared = await preflight(experiment, lambda step: watcher.phase(0, step), folder, trusted)
     for line in (*prepared.notes, *own_files.list_edited_files(folder)):

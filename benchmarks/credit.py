@@ -24,9 +24,10 @@ from reporting import write_result
 from timing import time_call, time_in_turns
 
 import agents.packing
+from agents.model_folder import load_model
 from agents.scoring import StreamScorer, pack
 from agents.stream import OBSERVED, Stream
-from agents.weights import load_model, resolve
+from agents.weights import resolve
 from arena.config.experiment import LearnSpec
 from arena.credit.assign import assign
 from arena.credit.batch import CreditedTrajectory, TurnBatch

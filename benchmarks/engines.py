@@ -35,9 +35,9 @@ from agents.engines.base import Request  # noqa: E402
 from agents.engines.in_process import InProcessEngine  # noqa: E402
 from agents.engines.spec import EngineSpec  # noqa: E402
 from agents.engines.vllm import VLLMEngine  # noqa: E402
-from agents.policy import Bases, load_module  # noqa: E402
+from agents.policy import AdapterOnBase, Bases, load_module  # noqa: E402
 from agents.precision import Precision  # noqa: E402
-from agents.published import ModuleWeights, wrap_adapter  # noqa: E402
+from agents.published import ModuleWeights  # noqa: E402
 from agents.weights import resolve  # noqa: E402
 from arena.cli.loop import wait  # noqa: E402
 from arena.doctor import describe_environment  # noqa: E402
@@ -126,7 +126,7 @@ def measure_publishing(vllm: VLLMEngine, module: Any, model: str, precision: Pre
     base = Bases(precision)(folder)
     adapter = create_adapter(base, AdapterSpec(), 0)
     for version in range(rounds + 1):
-        weights = wrap_adapter(adapter, base, folder, model)
+        weights = ModuleWeights(adapter, AdapterOnBase(adapter, base, folder, model))
         adapters.append(time_call(partial(_publish, vllm, "a", version, weights))[0])
     return {
         "bytes": size, "whole seconds": full, "copying the bytes once, seconds": copies,

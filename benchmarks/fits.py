@@ -88,7 +88,8 @@ def save_random_model(folder: Path) -> None:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    from agents.weights import load_tokenizer, resolve
+    from agents.model_folder import load_tokenizer
+    from agents.weights import resolve
 
     torch.manual_seed(SEED)
     config = AutoConfig.for_model(**RANDOM_CONFIG)

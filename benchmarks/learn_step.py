@@ -103,7 +103,8 @@ def make_arena_step() -> Callable[[str], None]:
 
     from agents.bf16 import convert_to_bf16
     from agents.engines.in_process import InProcessEngine
-    from agents.weights import DEFAULT, load_model, resolve
+    from agents.model_folder import load_model
+    from agents.weights import DEFAULT, resolve
     from arena.config.experiment import LearnSpec
     from arena.learn.trainer import PolicyTrainer
 
@@ -133,7 +134,8 @@ def make_bare_step() -> Callable[[str], None]:
     import torch
     from bare_training import BareTraining
 
-    from agents.weights import DEFAULT, load_model, resolve
+    from agents.model_folder import load_model
+    from agents.weights import DEFAULT, resolve
     from arena.config.experiment import LearnSpec
 
     folder = resolve(DEFAULT)

@@ -40,6 +40,7 @@ from arena.lab import Lab
 from arena.play.match import MatchPlan
 from arena.play.settings import PlaySpec
 from arena.play.stragglers import SelectLogged, Stragglers
+from arena.play.watchers import Watcher
 from arena.records import MatchRecord, Seating
 from arena.store.run import RunFolder
 from games.contracts import MatchId
@@ -71,21 +72,12 @@ class SlowEngine(InProcessEngine):
         return replies
 
 
-class IterationTimer:
+class IterationTimer(Watcher):
     """Watcher that records the end time and the metrics of each iteration."""
 
     def __init__(self) -> None:
         self.ends: list[float] = []
         self.rows: list[dict[str, Any]] = []
-
-    def phase(self, iteration: int, name: str) -> None:
-        """Ignore the event."""
-
-    def note(self, text: str) -> None:
-        """Ignore the event."""
-
-    def match(self, record: MatchRecord) -> None:
-        """Ignore the event."""
 
     def iteration(self, row: dict[str, Any]) -> None:
         """Record the time and the metrics."""

@@ -22,10 +22,11 @@ import numpy as np
 
 from agents.chat import ChatFrame
 from agents.engines.base import Completion, Request
+from agents.model_folder import load_tokenizer
 from agents.players.model import ChatPlayer
 from agents.policy import Policy
 from agents.role import Search, load_role
-from agents.weights import load_tokenizer, resolve
+from agents.weights import resolve
 from arena.doctor import describe_environment
 from arena.play.best_first import BestFirstSearch, Node
 from arena.play.contenders import ModelContender

@@ -26,7 +26,8 @@ from engine_requests import make_request
 from reporting import format_command
 
 from agents.engines.base import Completion
-from agents.weights import load_model, resolve
+from agents.model_folder import load_model
+from agents.weights import resolve
 from arena.doctor import describe_environment
 
 HERE = Path(__file__).resolve().parent

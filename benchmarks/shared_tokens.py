@@ -27,6 +27,7 @@ import torch
 from agents.chat import ChatFrame
 from agents.costs import estimate_costs
 from agents.engines.base import Completion, Request
+from agents.model_folder import load_tokenizer
 from agents.packing import Costs, count_shared, plan_passes
 from agents.players.model import ChatPlayer
 from agents.players.writers import script_completion
@@ -35,7 +36,7 @@ from agents.reply import ReplySpec
 from agents.role import Role
 from agents.scoring import StreamScorer, build_batch
 from agents.stream import Stream
-from agents.weights import DEFAULT, load_tokenizer, resolve
+from agents.weights import DEFAULT, resolve
 from arena.doctor import describe_environment
 from games.contracts import Message, View
 

@@ -1,6 +1,6 @@
 """Ordinary labs in temporary folders for the benchmarks, and their iterations with all engine requests."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from arena.config.sources import recipe_layer, set_layer
 from arena.doctor import describe_environment
 from arena.lab import Lab
 from arena.learn.trainer import PolicyTrainer
+from arena.play.watchers import Watcher
 from arena.preflight import fit_to_machine
 from arena.records import MatchRecord
 from arena.store.run import RunFolder
@@ -42,14 +43,6 @@ def make_experiment(model: str, quick: bool, seed: int = 0) -> Experiment:
     return compose([recipe_layer(choose_recipe(model)), *map(set_layer, layers)])
 
 
-class SilentWatcher:
-    """Watcher that ignores all events."""
-
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        """Return a handler that does nothing, for any event."""
-        return lambda *news: None
-
-
 @contextmanager
 def open_lab(experiment: Experiment) -> Iterator[Lab]:
     """Open a lab with loaded weights in a temporary run folder.
@@ -62,7 +55,7 @@ def open_lab(experiment: Experiment) -> Iterator[Lab]:
     with TemporaryDirectory() as folder:
         run = RunFolder.create(Path(folder) / "run", to_yaml(experiment), describe_environment())
         with run.lock():
-            lab = wait(Lab.open(run, experiment, SilentWatcher()))
+            lab = wait(Lab.open(run, experiment, Watcher()))
             yield lab
             run.log.close()
 

@@ -1,6 +1,7 @@
 """Room for improvement in the studies' worlds: the figures of random play and of scripted oracles, without any model.
 
     python benchmarks/worlds.py            # two minutes
+    python benchmarks/worlds.py desk mgpo  # these studies only; keep the other figures
     python benchmarks/worlds.py --quick    # ten matches each: does it still work?
 
 For every saved study, `random` and then `oracle`, if the game has one, plays the seats of the learning policies. All
@@ -147,11 +148,18 @@ def format_summary(found: dict[str, Any]) -> Iterator[str]:
 def main() -> None:
     """Measure all worlds and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("studies", nargs="*", metavar="STUDY", help="default: all saved studies")
     parser.add_argument("--quick", action="store_true")
-    quick = parser.parse_args().quick
+    options = parser.parse_args()
+    quick = options.quick
     studies = [json.loads(file.read_text()) for file in sorted(RESULTS.glob("study-*.json"))]
     matches = 10 if quick else MATCHES
-    found = {study["name"]: measure_world(study, matches) for study in studies}
+    old = json.loads((RESULTS / "worlds.json").read_text())["worlds"] if options.studies else {}
+    found = {
+        name: old[name] if options.studies and name not in options.studies else measure_world(study, matches)
+        for study in studies
+        if (name := study["name"])
+    }
     result: dict[str, Any] = {"command": format_command()}
     result |= {"machine": describe_environment(), "matches": matches, "seed": SEED, "worlds": found}
     write_result("worlds", result, quick)

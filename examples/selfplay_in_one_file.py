@@ -67,10 +67,6 @@ class Race(TextGame):
         """Return the facts that both seats see."""
         return {"total": self.total}
 
-    def private(self, seat: str) -> dict[str, Any]:
-        """Return {}: no seat has private facts."""
-        return {}
-
     def legal(self, seat: str) -> list[str]:
         """Return the legal acts."""
         return [str(n) for n in (1, 2, 3) if self.total + n <= self.target]

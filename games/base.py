@@ -110,6 +110,18 @@ def whole_number(name: str, value: object, least: int, most: int = MAX_NUMBER) -
     return value
 
 
+def number_range(name: str, value: object, least: int, most: int = MAX_NUMBER) -> tuple[int, int]:
+    """Return an option's value, a number or [low, high], as (low, high).
+
+    Raises ValueError, naming the option, unless both are whole numbers from `least` to `most`, in order.
+    """
+    ends = value if isinstance(value, list | tuple) else (value, value)
+    if len(ends) != 2:
+        raise ValueError(f"{name} must be a whole number or [low, high], not {_abbreviate(value)}")
+    low = whole_number(name, ends[0], least, most)
+    return low, whole_number(name, ends[1], low, most)
+
+
 def number(name: str, value: object, least: float = 0.0, below: float = math.inf) -> float:
     """Return an option's value as a float.
 
@@ -148,7 +160,7 @@ def choice(name: str, value: Word, *known: str) -> Word:
 
 
 class TextGame(AECEnv):
-    """Base class of text games; a subclass sets `seats` and implements `set_up`, `rules`, `public`, `private`, `play`.
+    """Base class of text games; a subclass sets `seats` and implements `set_up`, `rules`, `public` and `play`.
 
     Options: illegal "retry" (the referee asks once more per turn) or "end"; penalty >= 0, the cost of an illegal act to
     its author; stake >= 0, the additional cost if the match ends by it, part of the payoff (None: the game's own
@@ -182,6 +194,8 @@ class TextGame(AECEnv):
     seed, and return a function from views to acts."""
     faults: Sequence[str] = ()
     """Errors raised by another library's rules during this object's lifetime."""
+    unpaid_parts: Sequence[str] = ()
+    """Reward parts that serve credit assignment only, which payoffs exclude."""
     whole_acts: bool = False
     """Whether "|" belongs to the act (in code, for example), which rules out talk."""
 
@@ -219,8 +233,8 @@ class TextGame(AECEnv):
         raise NotImplementedError
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return the facts that only this seat sees now, as a new JSON-able dict by name."""
-        raise NotImplementedError
+        """Return the facts that only this seat sees now, as a new JSON-able dict by name: by default none."""
+        return {}
 
     def legal(self, seat: str) -> list[str] | None:
         """Return the legal acts of this seat, which is to move, or None if they cannot be listed."""
@@ -372,11 +386,12 @@ class TextGame(AECEnv):
         return copy.deepcopy(self)
 
     def payoffs(self) -> dict[str, float]:
-        """Return each seat's payoff so far: the sum of its reward parts without penalties for illegal acts."""
-        return {
-            seat: float(sum(value for part, value in parts.items() if part != ILLEGAL))
-            for seat, parts in self._totals.items()
-        }
+        """Return each seat's payoff so far: its reward parts without penalties for illegal acts and `unpaid_parts`."""
+        payoffs = {}
+        for seat, parts in self._totals.items():
+            total = sum(value for part, value in parts.items() if part != ILLEGAL)
+            payoffs[seat] = float(total - sum(parts.get(part, 0.0) for part in self.unpaid_parts))
+        return payoffs
 
     def report(self) -> dict[str, float | bool | str]:
         """Return `ended` (the reason), `turns` (legal acts) and `figures()`. Raises RuntimeError before the end."""

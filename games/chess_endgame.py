@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from games.base import IllegalAct, TextGame, number, whole_number
+from games.base import IllegalAct, TextGame, choice, number, whole_number
 
 try:
     import chess
@@ -42,9 +42,7 @@ class ChessEndgame(TextGame):
         self, *, strong: Literal["white", "black"] = "white", draw: float = 0.0, max_turns: int = 60, **options: Any
     ) -> None:
         super().__init__(**options)
-        if strong not in SEATS:
-            raise ValueError(f'strong must be "white" or "black", not {strong!r}')
-        self.strong, self.draw = strong, number("draw", draw)
+        self.strong, self.draw = choice("strong", strong, *SEATS), number("draw", draw)
         self.max_turns = whole_number("max_turns", max_turns, least=1)
         self.board = chess.Board(None)
 
@@ -65,10 +63,6 @@ class ChessEndgame(TextGame):
         """Return both sides' pieces, `board` (white at the bottom), `fen` and `turns_left`."""
         men = {seat: self._describe_men(color) for seat, color in zip(SEATS, (True, False), strict=True)}
         return {**men, "board": str(self.board), "fen": self.board.fen(), "turns_left": self.max_turns - self.turns}
-
-    def private(self, seat: str) -> dict[str, Any]:
-        """Return {}: the seat has no private facts."""
-        return {}
 
     def legal(self, seat: str) -> list[str]:
         """Return all legal moves in UCI notation."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
-from games.base import whole_number
+from games.base import choice, whole_number
 from games.families.openspiel import OpenSpielGame
 
 COLOURS = {"R": "RED", "Y": "YELLOW", "G": "GREEN", "W": "WHITE", "B": "BLUE"}
@@ -47,8 +47,7 @@ class Hanabi(OpenSpielGame):
     theory: ClassVar[Mapping[str, float]] = {"best_mini": 4.0, "best_simple": 4.0, "best_full": 25.0}
 
     def __init__(self, *, size: str = "mini", players: int = 2, talk: bool = False, **options: Any) -> None:
-        if size not in tuple(SIZES):  # a tuple, because the given value may be unhashable
-            raise ValueError(f"size must be one of {', '.join(SIZES)}, not {size!r}")
+        choice("size", size, *SIZES)
         whole_number(f"players (in {size} Hanabi)", players, least=2, most=5 if size == "full" else 2)
         self.colours, self.ranks, tokens = SIZES[size]
         self.hand = HAND_SIZES[size] - (players > 3)

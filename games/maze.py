@@ -37,6 +37,7 @@ class Maze(Solitaire):
     seats: tuple[str, ...] = ("walker",)
     metadata: ClassVar[dict[str, Any]] = {"name": "maze_v0", "render_modes": ["ansi"]}
     theory: ClassVar[Mapping[str, float]] = {"max_efficiency": 1.0}
+    unpaid_parts = (MATCH,)
 
     def __init__(
         self, *, size: int = 5, view: Literal["full", "place", "partial"] = "full", layout: int | None = None,
@@ -109,10 +110,6 @@ class Maze(Solitaire):
         self.walk_state = after
         self.score(seat, self.position == self.goal, "You have reached the goal.", "No turns are left.")
         return direction
-
-    def payoffs(self) -> dict[str, float]:
-        """Return the payoffs without part "match", which only marks agreement with the expert."""
-        return {seat: payoff - self._totals[seat].get(MATCH, 0.0) for seat, payoff in super().payoffs().items()}
 
     def find_step(self) -> str:
         """Return the direction whose step leaves the fewest steps to the goal, keys included."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -60,10 +60,6 @@ class Recall(TextGame):
         """Return the number of lines still to come, as `lines_left`."""
         return {"lines_left": self.lines - self.lines_sent}
 
-    def private(self, seat: str) -> dict[str, Any]:
-        """Return {}: facts to remember come only once, in messages."""
-        return {}
-
     def legal(self, seat: str) -> list[str]:
         """Return PASS, or the digits once the question has been asked."""
         return ["PASS"] if not self.is_asking else [str(value) for value in range(self.values)]
@@ -101,7 +97,7 @@ class Recall(TextGame):
 class _Oracle:
     """Scripted player that remembers all facts and answers correctly."""
 
-    def __init__(self) -> None:
+    def __init__(self, game: Recall, seed: int) -> None:
         self.known: dict[str, str] = {}
 
     def __call__(self, view: View) -> str:
@@ -117,8 +113,4 @@ class _Oracle:
         return " ".join(f"{thing} {value}" for thing, value in self.known.items())
 
 
-def _oracle(game: Recall, seed: int) -> Callable[[View], str]:
-    return _Oracle()
-
-
-Recall.players = {"oracle": _oracle}
+Recall.players = {"oracle": _Oracle}

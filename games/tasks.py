@@ -66,10 +66,6 @@ class Tasks(TextGame):
         """Return {}: the task is a message."""
         return {}
 
-    def private(self, seat: str) -> dict[str, Any]:
-        """Return {}: the seat has no private facts."""
-        return {}
-
     def take_rewards(self, seat: str, rewards: Mapping[str, float]) -> None:
         """Set the rewards to pay for the answer. Raises ValueError if a function decides them."""
         if self.function:

@@ -40,6 +40,7 @@ class TextNavigation(Solitaire):
     metadata: ClassVar[dict[str, Any]] = {"name": "text_navigation_v0", "render_modes": ["ansi"]}
     players = PLAYERS
     theory: ClassVar[Mapping[str, float]] = {"max_efficiency": 1.0, "least_turns": 3.0}  # TAKE, GO, DROP
+    unpaid_parts = (SUBGOAL,)
 
     def __init__(
         self, *, rooms: int = 6, items: int = 3, subgoals: bool = False, strategist: bool = False,
@@ -134,10 +135,6 @@ class TextNavigation(Solitaire):
             self.pay(payee, SUBGOAL, 1.0)
         self.score(payee, solved, f"The {self.wanted} is where it was wanted.", "No turns are left.")
         return parsed
-
-    def payoffs(self) -> dict[str, float]:
-        """Return the payoffs without part "subgoal", which only serves credit assignment."""
-        return {seat: payoff - self._totals[seat].get(SUBGOAL, 0.0) for seat, payoff in super().payoffs().items()}
 
     def figures(self) -> dict[str, float | bool | str]:
         """Return `solved`, `shortest` (the fewest acts) and `efficiency`: shortest / walker's acts, 0 if unsolved."""

@@ -50,10 +50,6 @@ class Ultimatum(TextGame):
         """Return the size of the `pie`, and the responder's part of it as `offer`, None before the offer."""
         return {"pie": self.pie, "offer": self.offer}
 
-    def private(self, seat: str) -> dict[str, Any]:
-        """Return {}: the seat has no private facts."""
-        return {}
-
     def legal(self, seat: str) -> list[str]:
         """Return every offer, or ACCEPT and REJECT after the offer."""
         return [f"OFFER {n}" for n in range(self.pie + 1)] if self.offer is None else ["ACCEPT", "REJECT"]

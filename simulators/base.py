@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
-from games.base import TextGame
+from games.base import TextGame, choice
 from games.contracts import View
 
 Entity = TypeVar("Entity")
@@ -29,6 +29,13 @@ class SimulatorFault(Exception):
 
 Script = Callable[[View], str]
 """Scripted player of one seat in one match: a function from views to acts."""
+PAYS: Mapping[str, Callable[[float], float]] = {"hard": lambda s: 1.0 - s, "frontier": lambda s: 4.0 * s * (1.0 - s)}
+"""Reward of a task's proposer for the solve rate s: decreasing as in SSP, or largest at s = 1/2."""
+
+
+def silent(game: object, seed: int) -> Script:
+    """Return a player that always writes an empty text."""
+    return lambda view: ""
 
 
 class Simulator(TextGame):
@@ -50,13 +57,11 @@ class Simulator(TextGame):
     def __init__(
         self, *, split: Literal["train", "test", "all"] = "all", persona: str | None = None, **options: Any
     ) -> None:
-        if split not in ("train", "test", "all"):
-            raise ValueError(f'split must be "train", "test" or "all", not {split!r}')
-        known = (*self.personas, MIXED) if self.personas else ()
-        if persona is not None and persona not in known:
-            expected = f"one of {', '.join(known)}" if known else f"left out: {self.name} simulates no person"
-            raise ValueError(f"persona must be {expected}, not {persona!r}")
-        self.split = split
+        self.split = choice("split", split, "train", "test", "all")
+        if persona is not None:
+            if not self.personas:
+                raise ValueError(f"leave the option `persona` out: {self.name} simulates no person")
+            choice("persona", persona, *self.personas, MIXED)
         self.persona = persona if persona or not self.personas else self.personas[0]
         super().__init__(**options)
 

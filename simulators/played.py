@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-from games.base import to_one_line, whole_number
+from games.base import choice, to_one_line, whole_number
 from games.contracts import ILLEGAL, MAX_TURNS, PERSON
 from simulators.base import Simulator
 from simulators.person import SPEECHES, Speech
@@ -100,9 +100,7 @@ class PersonGame(Simulator):
     def __init__(
         self, *, person: Speech = "script", person_retries: int = 1, person_faults: int = 8, **options: Any
     ) -> None:
-        if person not in self.speeches:
-            raise ValueError(f"person must be one of {', '.join(self.speeches)}, not {person!r}")
-        self.person = person
+        self.person = choice("person", person, *self.speeches)
         self.person_retries = whole_number("person_retries", person_retries, 0, 100)
         self.person_faults = whole_number("person_faults", person_faults, 0, MAX_TURNS)
         if person != "script":

@@ -69,11 +69,6 @@ class KVStore:
         if (old := self._caches.pop(key, None)) is not None:
             self._bytes -= old.nbytes
 
-    def clear(self) -> None:
-        """Drop all caches because the weights changed."""
-        self._caches.clear()
-        self._bytes = 0
-
 
 class _BufferLayer(DynamicLayer):  # type: ignore[misc]
     """One layer's view of the batch buffer: new columns are written in place, not concatenated."""

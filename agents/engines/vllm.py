@@ -25,7 +25,7 @@ from agents.engines import reaper
 from agents.engines.base import Capabilities, Completion, EngineSettings, Request
 from agents.engines.in_process import InProcessEngine
 from agents.engines.vllm_images import make_image_prompt
-from agents.engines.vllm_server import Server, can_sleep, find_last_error, find_memory_folder, has_transfer, start, stop
+from agents.engines.vllm_server import Server, can_sleep, find_last_error, find_memory_folder, start, stop
 from agents.engines.vllm_version import Version, export_version, name_server
 from agents.errors import EngineError
 from agents.model_config import first_line, read_positions, read_vocabulary_size
@@ -200,10 +200,10 @@ class VLLMEngine:
         """Prepare to `receive` tensors with these names for a full model with the architecture of `folder`'s.
 
         Waits until the policy's replies are finished; do not request others before the weights have arrived. Returns
-        the number of processes that will receive the tensors, or 0 if this vLLM cannot receive, or if the model's files
-        use other names. Raises EngineError.
+        the number of processes that will receive the tensors, or 0 if the model's files use other names. Raises
+        EngineError.
         """
-        if not (has_transfer() and names <= read_tensor_shapes(folder).keys()):
+        if not names <= read_tensor_shapes(folder).keys():
             return 0
         served = self._served.get(policy)
         while served and served.writing:  # requests may not have reached vLLM, which would use the new weights

@@ -86,13 +86,6 @@ class Server:
         await self.llm.finish_weight_update()
 
 
-def has_transfer() -> bool:
-    """Return True if the installed vLLM has an interface for weight transfer."""
-    from vllm.v1.engine.async_llm import AsyncLLM
-
-    return hasattr(AsyncLLM, "finish_weight_update")
-
-
 def can_sleep() -> bool:
     """Return True if vLLM can free GPU memory temporarily; its CPU build cannot."""
     from vllm.platforms import current_platform
@@ -107,6 +100,7 @@ def start(folder: Path, settings: EngineSettings, bf16: bool, rank: int, scratch
     """
     try:
         with stderr_to(scratch / LOG), set_safe_path():  # stderr would garble the live display
+            from vllm.config import WeightTransferConfig
             from vllm.engine.arg_utils import AsyncEngineArgs
             from vllm.platforms import current_platform
             from vllm.v1.engine.async_llm import AsyncLLM
@@ -123,15 +117,11 @@ def start(folder: Path, settings: EngineSettings, bf16: bool, rank: int, scratch
                 ),  # images need its processor
                 "logprobs_mode": "processed_logprobs",
                 "generation_config": "vllm",
-                "worker_extension_cls": "agents.engines.vllm_worker.ReloadExtension",
+                "worker_extension_cls": "agents.engines.vllm_transfer.ReloadExtension",
+                "weight_transfer_config": WeightTransferConfig(backend=TRANSFER),
                 "disable_log_stats": True,
                 "tensor_parallel_size": gpus,
             }
-            if has_transfer():
-                from vllm.config import WeightTransferConfig
-
-                arguments["weight_transfer_config"] = WeightTransferConfig(backend=TRANSFER)
-                arguments["worker_extension_cls"] = "agents.engines.vllm_transfer.TransferExtension"
             if can_sleep():
                 # Otherwise vLLM refuses to start on a GPU that a trainer also uses.
                 arguments |= {"enable_sleep_mode": True, "gpu_memory_utilization": FREE_SHARE}

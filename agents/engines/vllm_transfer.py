@@ -1,6 +1,6 @@
-"""Weight transfer to vLLM's workers. A function named in the update yields the tensors.
+"""Weight transfer to vLLM's workers, by tensors that a function named in the update yields, or from a folder.
 
-Only vLLM's workers import this module, for `TransferExtension`, before they load the model. So it may import `vllm`.
+Only vLLM's workers import this module, for `ReloadExtension`, before they load the model. So it may import `vllm`.
 Source: vLLM 0.32, `vllm.distributed.weight_transfer.base`.
 """
 
@@ -17,9 +17,9 @@ from vllm.distributed.weight_transfer.base import (
 )
 from vllm.distributed.weight_transfer.factory import WeightTransferEngineFactory
 from vllm.model_executor.model_loader.reload import finalize_layerwise_reload, initialize_layerwise_reload
+from vllm.platforms import current_platform
 
 from agents.engines.vllm_server import TRANSFER
-from agents.engines.vllm_worker import ReloadExtension, tie_head
 
 
 @dataclass
@@ -78,8 +78,28 @@ class NamedTensors(WeightTransferEngine):  # type: ignore[misc]
         """Do nothing, because each update closes its own connection."""
 
 
-class TransferExtension(ReloadExtension):
-    """`ReloadExtension` with this weight transfer, which importing the module registers with vLLM."""
+class ReloadExtension:
+    """Mix-in for vLLM's worker class that replaces a running model's weights."""
+
+    model_runner: Any
+
+    def arena_reload(self, folder: str) -> None:
+        """Replace the model's weights in place by those of a folder."""
+        self.model_runner.reload_weights(weights_path=folder)
+        tie_head(self.model_runner.model)
+
+
+def tie_head(model: Any) -> None:
+    """Update a tied head after a reload in vLLM's CPU build.
+
+    The CPU build keeps the head in a separate format, which a reload does not update if head and embedding are tied.
+    Without this call, the new body would run with the old head.
+    """
+    if current_platform.is_cpu() and getattr(model.config, "tie_word_embeddings", False):
+        from vllm.model_executor.layers.utils import dispatch_cpu_unquantized_gemm
+
+        model.lm_head.weight = model.model.embed_tokens.weight
+        dispatch_cpu_unquantized_gemm(model.lm_head, remove_weight=False)
 
 
 WeightTransferEngineFactory.register_engine(TRANSFER, NamedTensors)

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from agents.chat_images import as_text, find_images
 from agents.chat_messages import (
+    COMMON_NEUTRAL,
     ChatMessage,
     RequestError,
     parse_call,
@@ -32,27 +33,17 @@ IGNORED = frozenset({
     "strict", "verbosity",
 })  # fmt: skip
 """Ignored parameters: they do not change the answer's form, or the seat's role sets them (sampling)."""
-NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "audio": (None,),
+NEUTRAL = COMMON_NEUTRAL | {
     "background": (None, False),
     "conversation": (None,),
-    "frequency_penalty": (None, 0),
     "function_call": (None, "auto"),
-    "functions": (None, []),
-    "logit_bias": (None, {}),
-    "logprobs": (None, False),
-    "modalities": (None, ["text"]),
     "n": (None, 1),
     "prediction": (None,),
-    "presence_penalty": (None, 0),
     "previous_response_id": (None,),
     "prompt": (None,),
-    "response_format": (None, {"type": "text"}),
     "stop": (None, [], ""),
     "text": (None, {}, {"format": {"type": "text"}}),
-    "tool_choice": (None, "auto", "none"),
     "top_k": (None, -1, 0),
-    "top_logprobs": (None, 0),
     "truncation": (None, "disabled"),
 }
 """Unsupported parameters, each with the values that are accepted because they have no effect."""

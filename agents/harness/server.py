@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from agents.chat_messages import RequestError
-from agents.connections import make_server
+from agents.connections import make_server, read_body
 from agents.harness import answers
 from agents.harness.player import HarnessPlayer
 from agents.harness.request import parse
@@ -137,7 +137,7 @@ class HarnessServer:
         return await self._answer(session, request, "responses")
 
     async def _answer(self, session: Session, request: HttpRequest, api: Literal["chat", "responses"]) -> Response:
-        body = await _read_body(request, BODY_WITH_IMAGES if session.sees else BODY_BYTES)
+        body = await read_body(request, BODY_WITH_IMAGES if session.sees else BODY_BYTES)
         parsed = await asyncio.to_thread(parse, api, body, session.sees)
         answer = await session.answer(parsed)
         if parsed.streams:
@@ -149,22 +149,12 @@ class HarnessServer:
         return JSONResponse({"object": "list", "data": [model]})
 
     async def _reward(self, session: Session, request: HttpRequest) -> Response:
-        rewards = parse_rewards(await _read_body(request))
+        rewards = parse_rewards(await read_body(request, BODY_BYTES))
         session.reward(rewards)
         return JSONResponse({"rewards": rewards})
 
     async def _refuse_route(self, session: Session, request: HttpRequest) -> Response:
         raise RequestError(f"no such route: {request.method} {request.url.path[:200]}", 404)
-
-
-async def _read_body(request: HttpRequest, max_bytes: int = BODY_BYTES) -> bytes:
-    """Read a request's body. Raises RequestError if it is too large."""
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > max_bytes:
-            raise RequestError(f"the body is larger than {max_bytes >> 20} MB", 413)
-    return bytes(body)
 
 
 def parse_rewards(body: bytes) -> Mapping[str, float]:

@@ -4,22 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from agents.player import ScriptedPolicy
+from agents.players.simple import FunctionPlayer
 from games.contracts import View
 
 AUCTIONS = ("first_price_auction", "second_price_auction")
-
-
-class FunctionPolicy:
-    """Policy that acts by a function of the view; ignores the seed."""
-
-    def __init__(self, plan: Callable[[View], str], seed: int = 0) -> None:
-        self.plan = plan
-
-    def act(self, view: View) -> str:
-        """Return the act that the function chooses at this view."""
-        return self.plan(view)
 
 
 # Auctions.
@@ -161,14 +152,6 @@ PLANS: Mapping[Callable[[View], str], tuple[str, ...]] = {
 }  # fmt: skip
 
 
-def _policy_factory(plan: Callable[[View], str]) -> Callable[[int], ScriptedPolicy]:
-    def make(seed: int) -> ScriptedPolicy:
-        return FunctionPolicy(plan, seed)
-
-    make.__doc__ = plan.__doc__  # shown in lists of scripted policies
-    return make
-
-
-SCRIPTED: dict[str, Callable[[int], ScriptedPolicy]] = {plan.__name__: _policy_factory(plan) for plan in PLANS}
+SCRIPTED: dict[str, Callable[[int], ScriptedPolicy]] = {plan.__name__: partial(FunctionPlayer, plan) for plan in PLANS}
 
 GAMES = {plan.__name__: games for plan, games in PLANS.items()}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from agents.player import ScriptedPolicy
 from games.contracts import View
@@ -83,14 +84,6 @@ RULES: tuple[Rule, ...] = (
 )  # fmt: skip
 
 
-def _policy_factory(rule: Rule) -> Callable[[int], ScriptedPolicy]:
-    def make(seed: int) -> ScriptedPolicy:
-        return MatrixPlayer(rule, seed)
-
-    make.__doc__ = rule.__doc__  # shown in lists of scripted policies
-    return make
-
-
-SCRIPTED: dict[str, Callable[[int], ScriptedPolicy]] = {rule.__name__: _policy_factory(rule) for rule in RULES}
+SCRIPTED: dict[str, Callable[[int], ScriptedPolicy]] = {rule.__name__: partial(MatrixPlayer, rule) for rule in RULES}
 
 GAMES = dict.fromkeys(SCRIPTED, ("prisoners_dilemma", "stag_hunt", "battle_of_the_sexes", "chicken"))

@@ -17,7 +17,7 @@ from agents.names import nearest
 from agents.player import Chances, ScriptedPolicy, Summariser
 from agents.players import bidders, guessers, matrix_players, negotiators, remarks, search, solved, teammates
 from agents.players.positions import clone_fresh, get_title
-from agents.players.simple import FirstLegal, Random
+from agents.players.simple import FirstLegal, FunctionPlayer, Random
 from agents.reply import to_one_line
 from games.adapters.loading import file_of, import_member, list_loaded_players
 from games.contracts import Game, View
@@ -44,10 +44,12 @@ class Kind:
     def description(self) -> str:
         """Line that `arena list policies` shows for this kind.
 
-        It is the first line of the docstring of `make`. If `make` is a partial, those of its bound arguments follow.
+        It is the first line of the docstring of `make`. If `make` is a partial, those of its bound arguments follow, or
+        stand alone for players that only follow their argument.
         """
         maker, rules = getattr(self.make, "func", self.make), getattr(self.make, "args", ())
-        lines = [(inspect.getdoc(part) or "").split("\n", 1)[0] for part in (maker, *rules)]
+        parts = rules if maker in (FunctionPlayer, matrix_players.MatrixPlayer) else (maker, *rules)
+        lines = [(inspect.getdoc(part) or "").split("\n", 1)[0] for part in parts]
         return ": ".join([*(line.partition(";")[0].rstrip(".") for line in lines[:-1]), lines[-1]])
 
     def __call__(self, seed: int, game: Game | None = None, argument: Any = None) -> ScriptedPolicy:
@@ -63,17 +65,6 @@ GAME_PLAYERS: Mapping[str, str] = {
     "nash_bargaining": "negotiation with public values", "subgame_perfect": "negotiation with public values",
 }  # fmt: skip
 """Players defined by built-in games, for listings. Other games may define more, known only in their matches."""
-
-
-class FunctionPlayer:
-    """Player defined as a function by its game or a user's file, which describes it."""
-
-    def __init__(self, answer: Callable[[View], str]) -> None:
-        self.answer = answer
-
-    def act(self, view: View) -> str:
-        """Return the act that the function chooses at this view."""
-        return self.answer(view)
 
 
 class ProbabilisticPlayer(FunctionPlayer):
@@ -114,12 +105,12 @@ def _make_own_kind(name: str, games: str) -> Kind:
     """Return the kind of a player that games define under this name. `games` describes these games in messages."""
 
     def make(seed: int, game: Game, argument: None) -> ScriptedPolicy:
+        """Player defined as a function by its game or a user's file, which describes it."""
         return _make_player(name, game.players[name], game, seed)
 
     def unfit(game: Game, argument: None) -> str:
         return "" if name in game.players else f"{name} plays {games}, not {game.name}"
 
-    make.__doc__ = FunctionPlayer.__doc__
     return Kind(make, games, read=_refuse_argument, unfit=unfit)
 
 

@@ -1,9 +1,9 @@
-"""Players of any game that lists its legal acts."""
+"""Players of any game: by its listed legal acts, by recorded acts, or by a function."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from games.contracts import View
 
@@ -39,3 +39,14 @@ class FirstLegal:
     def act(self, view: View) -> str:
         """Return the first legal act, "" if none are listed."""
         return view.legal[0] if view.legal else ""
+
+
+class FunctionPlayer:
+    """Player that acts by a function of the view. Ignores the seed."""
+
+    def __init__(self, answer: Callable[[View], str], seed: int = 0) -> None:
+        self.answer = answer
+
+    def act(self, view: View) -> str:
+        """Return the act that the function chooses at this view."""
+        return self.answer(view)

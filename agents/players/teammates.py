@@ -7,7 +7,7 @@ from functools import partial
 from typing import NamedTuple
 
 from agents.player import ScriptedPolicy
-from agents.players.bidders import FunctionPolicy
+from agents.players.simple import FunctionPlayer
 from games.contracts import View
 
 
@@ -101,5 +101,5 @@ def _choose_discard(view: View) -> str:
 
 
 RULES = sure_teammate, trusting_teammate, bold_teammate
-SCRIPTED: dict[str, Callable[[int], ScriptedPolicy]] = {rule.__name__: partial(FunctionPolicy, rule) for rule in RULES}
+SCRIPTED: dict[str, Callable[[int], ScriptedPolicy]] = {rule.__name__: partial(FunctionPlayer, rule) for rule in RULES}
 GAMES = {rule.__name__: ("hanabi",) for rule in RULES}

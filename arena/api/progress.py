@@ -5,10 +5,9 @@ from __future__ import annotations
 from asyncio import AbstractEventLoop, CancelledError, Task, current_task, get_running_loop
 from collections.abc import Callable
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from arena.records import MatchRecord
+from arena.play.watchers import Watcher
 
 
 class Progress:
@@ -65,8 +64,8 @@ class Progress:
             loop.call_soon_threadsafe(task.cancel)
 
 
-class ProgressWatcher:
-    """Watcher (`arena.play.watchers.Watcher`) that records a run's events in a `Progress` and ends a cancelled run."""
+class ProgressWatcher(Watcher):
+    """Watcher that records a run's events in a `Progress` and ends a cancelled run."""
 
     def __init__(self, state: Progress) -> None:
         self.state = state
@@ -94,9 +93,6 @@ class ProgressWatcher:
     def note(self, text: str) -> None:
         """Add a notice to `Progress.notes`."""
         self.state.notes.append(text)
-
-    def match(self, record: MatchRecord) -> None:
-        """Do nothing: progress is reported per iteration, not per match."""
 
     def iteration(self, row: dict[str, Any]) -> None:
         """Store a committed iteration's metrics and call the user's callback.

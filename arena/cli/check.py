@@ -132,7 +132,8 @@ def check_game(
     Games of other libraries have names such as
     openspiel:oh_hell, pettingzoo:connect_four_v3, textarena:TicTacToe-v0, babyai:GoToLocal-v0,
     gymnasium:FrozenLake-v1, textworld:w2-o3-q4, gem:game:Minesweeper-v0-easy,
-    overcooked:cramped_room, scienceworld:boil, verifiers:wordle, openenv:http://127.0.0.1:8000,
+    overcooked:cramped_room, scienceworld:boil, miniwob:click-button, tau2:airline,
+    pettingzoo:mpe2.simple_spread_v3, verifiers:wordle, openenv:http://127.0.0.1:8000,
     path/to/file.py:ClassName
 
     Example: arena check game kuhn_poker --acts 100000 --seeds 1000

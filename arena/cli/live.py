@@ -15,6 +15,7 @@ from arena.cli.console import note
 from arena.cli.progress import Pace, format_remaining
 from arena.cli.tables import format_number, show_line
 from arena.plain import printable
+from arena.play.watchers import Watcher
 from arena.records import MatchRecord, Turn
 from arena.store.losses import summarise_failures
 
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 Style = Literal["table", "lines", "json"]
 
 
-class Screen:
-    """Watcher (`arena.play.watchers.Watcher`) that shows a run on the console, as a live table, lines or JSON lines."""
+class Screen(Watcher):
+    """Watcher that shows a run on the console, as a live table, lines or JSON lines."""
 
     def __init__(self, console: Console, style: Style, iterations: int) -> None:
         self.console, self.style, self.iterations = console, style, iterations

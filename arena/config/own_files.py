@@ -79,9 +79,9 @@ def with_own_roles(run: Path, experiment: Experiment, trust: bool = False) -> Ex
     _admit_modules(run, _plain_games(experiment), trust)
     for address in _list_tool_servers(experiment):
         if trust:
-            _trust([_harness_digest(address)])
+            _trust([_digest("harness", address)])
         REFUSED.pop(address, None)
-        if _harness_digest(address) not in _read_trusted():
+        if _digest("harness", address) not in _read_trusted():
             REFUSED[address] = f"{run} would ask the MCP server {address[:200]!r}: to allow that, pass --trust"
     roles = {name: str(run / record["copy"]) for name, record in known.items() if record["copy"].startswith("roles/")}
     if not roles:
@@ -120,12 +120,11 @@ def resolve_game_name(name: str, *experiments: Experiment | None) -> str:
     return next(iter(same), name)
 
 
-def trust_files(experiment: Experiment) -> None:
-    """Record the experiment's game files, part files, modules and agent programs as trusted on this machine."""
+def trust_experiment(experiment: Experiment, servers: Iterable[EndpointSpec]) -> None:
+    """Record the experiment's code, agent programs and endpoint `servers` as trusted on this machine."""
     paths = [*filter(None, (file_of(game.name) for game in _list_games(experiment))), *_list_part_files(experiment)]
-    _trust(hash_bytes(path.read_bytes()) for path in paths if path.is_file())
-    _trust(_hash_modules(_plain_games(experiment)).values())
-    _trust(map(_harness_digest, _list_harnesses(experiment)))
+    files = {hash_bytes(path.read_bytes()) for path in paths if path.is_file()}
+    _trust(files | {*_hash_modules(_plain_games(experiment)).values()} | _list_peers(experiment, servers).keys())
 
 
 def trust_code(config: Any) -> None:
@@ -152,37 +151,20 @@ def _hash_file(path: Path) -> str:
         return str(fingerprint(path)["sha256"])
 
 
-def trust_servers(servers: Iterable[EndpointSpec]) -> None:
-    """Record these endpoint servers, by address and key variable, as trusted on this machine."""
-    _trust(map(_server_digest, servers))
-
-
-def admit_servers(
-    run: Path, wanted: Mapping[str, EndpointSpec], recorded: Mapping[str, EndpointSpec], trust: bool = False
+def admit_experiment(
+    run: Path, wanted: Experiment, servers: Iterable[EndpointSpec], recorded: Experiment, trust: bool = False
 ) -> None:
-    """Raise ConfigError if a run folder names an untrusted server, which would get a key.
+    """Raise ConfigError if a run folder names an untrusted agent program, or a server, which would get a key.
 
-    Servers in `wanted` that differ from the `recorded` ones come from the user's command, so they are trusted. If no
-    server is refused, or with `trust`, all `wanted` ones are recorded as trusted.
+    Programs of `wanted` and its endpoint `servers` that the folder's `recorded` experiment lacks come from the user's
+    command, so they are trusted. If nothing is refused, or with `trust`, all of them are recorded as trusted.
     """
-    for name, server in wanted.items():
-        from_folder = name in recorded and _server_digest(recorded[name]) == _server_digest(server)
-        if from_folder and not trust and _server_digest(server) not in _read_trusted():
-            url, variable = server.url or "OpenAI, or OPENAI_BASE_URL", server.key_variable or KEY_VARIABLE
-            raise ConfigError(f"{run} would ask {url} with the key in {variable}: to allow that, pass --trust")
-    trust_servers(wanted.values())
-
-
-def admit_harnesses(run: Path, wanted: Experiment, recorded: Experiment, trust: bool = False) -> None:
-    """Raise ConfigError if a run folder names an agent program that the user has not trusted.
-
-    Programs of `wanted` that `recorded` lacks come from the user's command, so they are trusted. If no program is
-    refused, or with `trust`, all of `wanted` are recorded as trusted.
-    """
-    for harness in sorted(_list_harnesses(wanted) & _list_harnesses(recorded)):
-        if not trust and _harness_digest(harness) not in _read_trusted():
-            raise ConfigError(f"{run} would run the agent program {harness[:200]!r}: to allow that, pass --trust")
-    _trust(map(_harness_digest, _list_harnesses(wanted)))
+    peers = _list_peers(wanted, servers)
+    from_folder = peers.keys() & _list_peers(recorded, recorded.servers().values()).keys()
+    for digest, action in peers.items():
+        if digest in from_folder and not trust and digest not in _read_trusted():
+            raise ConfigError(f"{run} would {action}: to allow that, pass --trust")
+    _trust(peers)
 
 
 def hash_bytes(data: bytes) -> str:
@@ -209,18 +191,21 @@ def _get_trust_file() -> Path:
     return home() / "trusted"
 
 
-def _server_digest(server: EndpointSpec) -> str:
-    return hash_bytes(f"server {server.url} {server.key_variable}".encode())
+def _digest(kind: str, text: str) -> str:
+    """Return the trust digest of a `server`, `harness` or `module`."""
+    return hash_bytes(f"{kind} {text}".encode())
 
 
-def _harness_digest(harness: str) -> str:
-    return hash_bytes(f"harness {harness}".encode())
-
-
-def _list_harnesses(experiment: Experiment) -> set[str]:
-    """Return the commands and URLs of the agent programs at a run's seats, and of the MCP servers of its tools."""
+def _list_peers(experiment: Experiment, servers: Iterable[EndpointSpec]) -> dict[str, str]:
+    """Return what a run would do with each server, agent program and MCP server, by trust digest."""
+    peers = {}
+    for server in servers:
+        url, variable = server.url or "OpenAI, or OPENAI_BASE_URL", server.key_variable or KEY_VARIABLE
+        peers[_digest("server", f"{server.url} {server.key_variable}")] = f"ask {url} with the key in {variable}"
     seats = [seat for table in experiment.all_tables() for seat in table.seats.values()]
-    return {seat.harness for seat in seats if seat.harness} | _list_tool_servers(experiment)
+    for command in sorted({seat.harness for seat in seats if seat.harness} | _list_tool_servers(experiment)):
+        peers[_digest("harness", command)] = f"run the agent program {command[:200]!r}"
+    return peers
 
 
 def _list_tool_servers(experiment: Experiment) -> set[str]:
@@ -250,7 +235,7 @@ def _hash_modules(config: Any) -> dict[str, str]:
     modules = (parse_module(text).rpartition("gymnasium:")[2] for text in texts)
     names += [module for module in modules if module and all(part.isidentifier() for part in module.split("."))]
     names += [module for text in texts if (module := find_child_module(text))]
-    return {name: hash_bytes(f"module {name}".encode()) for name in names}
+    return {name: _digest("module", name) for name in names}
 
 
 def _plain_games(experiment: Experiment) -> list[Any]:

@@ -71,24 +71,13 @@ class StageSpec:
 class Pipeline:
     """Pipeline: its stages and the settings that they share, as layers of which later ones override earlier ones."""
 
-    head: Head
+    name: str
+    seed: int
+    """Seed from which those of the stages derive."""
+    study: StudySpec | None
+    """Study of a claim about the pipeline, if any."""
     shared: tuple[Layer, ...]
     stages: tuple[StageSpec, ...]
-
-    @property
-    def name(self) -> str:
-        """Name of the pipeline."""
-        return self.head.name
-
-    @property
-    def seed(self) -> int:
-        """Seed of the pipeline, from which those of its stages derive."""
-        return self.head.seed
-
-    @property
-    def study(self) -> StudySpec | None:
-        """Study of a claim about the pipeline, if any."""
-        return self.head.study
 
     def to_plain(self, transform: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict) -> dict[str, Any]:
         """Return the pipeline as plain values, which `read_pipeline` reads back.
@@ -145,7 +134,7 @@ def read_pipeline(layers: Sequence[Layer]) -> Pipeline:
     except ValidationError as error:
         raise ConfigError(explain(error, top_layers, Head)) from None
     shared = [replace(layer, data={k: v for k, v in layer.data.items() if k != "study"}) for layer in top_layers]
-    return Pipeline(head=head, shared=tuple(shared), stages=tuple(stages))
+    return Pipeline(**dict(head), shared=tuple(shared), stages=tuple(stages))
 
 
 def count_equal_stages(first: Mapping[str, Any], second: Mapping[str, Any]) -> int:

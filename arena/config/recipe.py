@@ -40,7 +40,7 @@ def with_study(recipe: R, study: StudySpec) -> R:
     """Return a copy of the recipe with another `study`."""
     if isinstance(recipe, Experiment):
         return recipe.model_copy(update={"study": study})
-    return replace(recipe, head=recipe.head.model_copy(update={"study": study}))
+    return replace(recipe, study=study)
 
 
 def with_changes(recipe: R, changed: Mapping[str, Any]) -> R:

@@ -58,11 +58,6 @@ class Generator(GenerateJsonSchema):
         return super().encode_default(dft)
 
 
-def make_modeline(kind: str) -> str:
-    """Return the first line of a YAML file that names the schema in the same folder."""
-    return f"# yaml-language-server: $schema={FILES[kind].name}\n"
-
-
 _MODELS: dict[str, type[BaseModel]] = {"panel": Panel, "role": Role}
 
 

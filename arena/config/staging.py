@@ -143,7 +143,7 @@ class _StageComposer:
 
     def compose(self) -> Experiment | StageLoop:
         """Return the stage's experiment or loop. Raises ConfigError if it is invalid."""
-        spec, seed = self.spec, derive_stage_seed(self.pipeline.head.seed, self.spec.name)
+        spec, seed = self.spec, derive_stage_seed(self.pipeline.seed, self.spec.name)
         resolved = replace(
             spec, settings=self._resolve_layers(spec.settings), overlay=self._resolve_layers(spec.overlay)
         )
@@ -158,7 +158,7 @@ class _StageComposer:
         own += [*resolved.settings] if accepts_any_setting(PIPELINE_STAGE, spec.kind) else []
         own += resolved.overlay
         shared = [*self.pipeline.shared]
-        name = f"{self.pipeline.head.name}-{spec.name}"[:64]
+        name = f"{self.pipeline.name}-{spec.name}"[:64]
         derived = {"name": name, "seed": seed, **self._start_policies(shared, own)}
         stack = [*shared, Layer("the pipeline", "", derived), *own]
         if self.defaults is None:

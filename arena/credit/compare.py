@@ -157,11 +157,7 @@ class _OfflineEstimator:
 
 def _choose_offline_critic(chosen: PartConfig, run_critic: PartConfig | None) -> PartConfig:
     """Return a critic for which a log suffices: the run's, else `linear`. Raises ConfigError if neither fits."""
-    offline = (
-        [run_critic]
-        if run_critic and "policies" not in run_critic.needs and not run_critic.with_defaults().settings.get("fresh")
-        else []
-    )
+    offline = [run_critic] if run_critic and "policies" not in run_critic.needs else []
     for critic in (*offline, PartConfig(CRITIC, "linear")):
         if chosen.needs <= CRITICS[critic.name].gives:  # type: ignore[attr-defined]
             return critic

@@ -7,7 +7,7 @@ A rubric is a YAML file or a mapping in the experiment. Players' texts are quote
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 
 from agents import strict_yaml
 from agents.reply import remove_invisible
@@ -35,12 +35,6 @@ Speaker = Annotated[str, Field(min_length=1, max_length=64)]
 """Name of a seat, or of a message's sender."""
 Names = Annotated[tuple[Speaker, ...], Field(strict=False)]
 Mode = Literal["score", "pairwise", "groupwise"]
-
-
-def _check_scale(scale: tuple[float, float]) -> tuple[float, float]:
-    if not scale[0] < scale[1]:
-        raise ValueError(f"the lowest score {scale[0]:g} must be less than the highest {scale[1]:g}")
-    return scale
 
 
 class Criterion(Part):
@@ -87,7 +81,7 @@ class Rubric(Part):
     instructions: Text = ""
     """Instructions to the judge, placed before the criteria."""
     criteria: Annotated[list[Criterion], Field(min_length=1, max_length=32)]
-    scale: Annotated[tuple[float, float], Field(strict=False), AfterValidator(_check_scale)] = (1.0, 5.0)
+    scale: Annotated[tuple[float, float], Field(strict=False)] = (1.0, 5.0)
     """Lowest and highest score of a criterion."""
     sees: Sees
     template: Text = TEMPLATE
@@ -103,7 +97,9 @@ class Rubric(Part):
 
     @field_validator("scale")
     @classmethod
-    def _check_bounds(cls, scale: tuple[float, float]) -> tuple[float, float]:
+    def _check_scale(cls, scale: tuple[float, float]) -> tuple[float, float]:
+        if not scale[0] < scale[1]:
+            raise ValueError(f"the lowest score {scale[0]:g} must be less than the highest {scale[1]:g}")
         if not all(abs(end) <= 1e6 for end in scale):
             raise ValueError("scores lie between -1e6 and 1e6")
         return scale

@@ -23,7 +23,7 @@ from arena.panels.settings import RUN_WEIGHTS, Panel
 from arena.parts.paths import anchor_paths
 from arena.play.contenders import ModelContender
 from arena.play.settings import GameSpec
-from arena.play.watchers import ProgressWatcher, Watcher
+from arena.play.watchers import Watcher
 from arena.store.evaluations import read_evaluations
 from arena.store.files import CONFIG
 from arena.store.run import RunFolder
@@ -105,9 +105,9 @@ async def _plan_panel(experiment: Experiment, parts: Parts) -> PanelPlan:
 
 
 def _make_counter(watcher: Watcher, total: int) -> Callable[[], None]:
-    """Return a callback that reports one more of `total` matches, if the watcher follows progress."""
+    """Return a callback that reports one more of `total` matches as done."""
     numbers = count(1)
-    return lambda: watcher.progress(next(numbers), total) if isinstance(watcher, ProgressWatcher) else None
+    return lambda: watcher.progress(next(numbers), total)
 
 
 # -- before anything is played -----------------------------------------------------------------------------

@@ -145,7 +145,7 @@ def estimate_loading(shape: Shape, config: ComputeConfig, file_bytes: int, froze
     weights = (2 if is_bf16 else 4) * shape.parameters
     packs = config.precision.uses_bf16_products and config.packs and not config.gpu
     packed = shape.bf16_bytes + 2 * 2 * shape.head if packs else 0
-    return {"libraries": LIBRARIES, "weights, twice for a moment": weights + max(file_bytes, packed)}
+    return {"libraries": LIBRARIES, "weights while loading": weights + max(file_bytes, packed)}
 
 
 def estimate_cache_per_token(shape: Shape, config: ComputeConfig) -> int:
@@ -165,7 +165,7 @@ def estimate_play_buffers(shape: Shape, config: ComputeConfig, workload: PlayWor
     token = 3 * config.element_bytes * shape.inner + 12 * shape.width
     return {
         "attention caches": caches + batch,
-        "reading what is new": workload.rows * workload.fresh * token,
+        "reading new tokens": workload.rows * workload.fresh * token,
         "sampling": workload.rows * shape.vocabulary * (config.element_bytes + 5 * 4),
         "compiled products": config.compiled_bytes,
     }

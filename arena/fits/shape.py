@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from agents import nano, nano_vlm, smollm2, smollm2_eyes
 from agents.adapter_config import is_adapter, read_adapter
 from agents.errors import WeightsError
 from agents.model_config import LAYERS, SIZES, check_keys, first_line, read_json
 from agents.model_folder import convert_errors, select_auto_model
+from agents.weights import DEFAULT, find_built_in
 from arena.fits.formulas import Shape
 
 MOST_LAYERS, MOST_EXPERTS, MOST_MODULES, MOST_SIZE = 1024, 4096, 1 << 16, 1 << 28
@@ -30,17 +30,8 @@ def read_shape(model: str) -> tuple[Shape, int]:
     is fetched. An adapter's folder stands for its base model. Raises WeightsError if there is no such model or its
     config is invalid.
     """
-    if model == smollm2.NAME:
-        return count_shape({"model_type": "llama", **smollm2.SHAPE}, model), 4 * smollm2.PARAMETERS
-    if parsed := nano.parse_name(model):
-        sizes = {"model_type": "llama", "vocab_size": len(nano.build_nano_tokenizer()), **parsed[0].shape}
-        return count_shape(sizes, model), 4 * parsed[0].parameters
-    if nano_vlm.parse_seed(model) is not None:
-        return count_shape({"model_type": "smolvlm", **nano_vlm.build_config()}, model), 4 * nano_vlm.PARAMETERS
-    if smollm2_eyes.parse_seed(model) is not None:
-        text = {"model_type": "llama", **smollm2.SHAPE}
-        sizes = {"model_type": "smolvlm", **smollm2_eyes.build_config(text, 0)}
-        return count_shape(sizes, model), 4 * smollm2_eyes.PARAMETERS
+    if built_in := find_built_in(model):
+        return count_shape(built_in.config(), model), 4 * built_in.parameters
     path = Path(os.path.expanduser(model))  # unlike Path.expanduser, it leaves ~nobody as it is
     if os.path.isdir(path) and is_adapter(path):
         base = read_adapter(path).base
@@ -53,7 +44,7 @@ def read_shape(model: str) -> tuple[Shape, int]:
         return _read_shape_in(path.parent, path.name), 0
     if HUB_NAME.fullmatch(model) and not os.path.exists(path.parent):
         return _read_shape_in(_fetch_config(model), "config.json"), 0
-    raise WeightsError(f"no model {model[:80]!r}: give {smollm2.NAME}, nano, a folder, its config.json, or owner/name")
+    raise WeightsError(f"no model {model[:80]!r}: give {DEFAULT}, nano, a folder, its config.json, or owner/name")
 
 
 def _read_shape_in(folder: Path, file: str) -> Shape:

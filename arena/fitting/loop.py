@@ -17,7 +17,7 @@ import numpy as np
 
 from agents.computing import compute
 from arena.errors import DivergedError, StoreError
-from arena.play.watchers import ProgressWatcher, Watcher
+from arena.play.watchers import Watcher
 from arena.store.checkpoints import Checkpoint
 from arena.store.run import RunFolder
 from arena.store.state import STATE, blame_checkpoint, read_state
@@ -98,8 +98,7 @@ class TrainingLoop(ABC):
         started, step_metrics = perf_counter(), list[dict[str, float]]()
         for count, number in enumerate(steps, 1):
             step_metrics.append(await compute(self.step, number))
-            if isinstance(self.watcher, ProgressWatcher):
-                self.watcher.progress(count, len(steps))
+            self.watcher.progress(count, len(steps))
         try:
             self.optimiser.require_finite()
         except DivergedError as error:

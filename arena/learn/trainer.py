@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from agents.computing import compute
 from agents.costs import estimate_costs
@@ -33,7 +33,7 @@ class PolicyTrainer:
     """Trainer of one policy in this process, with DeepSpeed.
 
     It trains the same parameters that the in-process engine serves. Async methods compute in the computing thread;
-    `carry_out`, `compute_scores`, `write`, `read` and `restore` are their synchronous forms for that thread.
+    `carry_out` and `compute_scores` are their synchronous forms for that thread.
     """
 
     def __init__(
@@ -95,7 +95,9 @@ class PolicyTrainer:
 
     async def load(self, folder: Path, state: Mapping[str, Any]) -> None:
         """Restore the optimiser's and the regularisers' state, but no weights, which come with the model."""
-        await compute(self.read, folder, state)
+        moments = await compute(load_file, folder / "optimizer.safetensors")
+        self.resume(state)
+        await compute(self.load_moments, moments)
 
     def state(self) -> dict[str, Any]:
         """Return the JSON state for a checkpoint: `steps`, the regularisers' `memory`, and steps `imitated` if any."""
@@ -152,20 +154,6 @@ class PolicyTrainer:
     def compute_scores(self, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[StreamScores]:
         """Return the same as `score`; call it in the computing thread."""
         return score_with_entropy(self.optimiser.engine, streams, temperatures, self.rule.token_budget, self.costs)
-
-    def write(self, folder: Path) -> None:
-        """Write the optimiser's state to `optimizer.safetensors` in the folder; call it in the computing thread."""
-        state = dict(self.optimiser.moments.named_tensors())
-        save_file(state, folder / "optimizer.safetensors", metadata={"steps": str(self.steps)})
-
-    def read(self, folder: Path, state: Mapping[str, Any]) -> None:
-        """Restore the state as `load` does; call it in the computing thread."""
-        self.restore(load_file(folder / "optimizer.safetensors"), state)
-
-    def restore(self, moments: Mapping[str, torch.Tensor], state: Mapping[str, Any]) -> None:
-        """Restore the tensors of `Moments.named_tensors` and the values of `state`, saved by any number of ranks."""
-        self.resume(state)
-        self.load_moments(moments)
 
     def resume(self, state: Mapping[str, Any]) -> None:
         """Restore the values of `state`. Restore the moments afterwards, at once or in parts, with `load_moments`."""

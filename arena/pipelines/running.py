@@ -24,7 +24,7 @@ from arena.launch import (
 )
 from arena.pipelines.checking import check_stage, fit_settings
 from arena.pipelines.reuse import FOLDER, SOURCES, copy_stages, find_reusable_stages
-from arena.play.watchers import StageWatcher, Watcher
+from arena.play.watchers import Watcher
 from arena.preflight import find_model_folder, find_used_servers
 from arena.store import checkpoints
 from arena.store.files import CONFIG, STAGES, make_folder
@@ -43,7 +43,7 @@ async def start_pipeline(pipeline: Pipeline, out: Path | None, watcher: Watcher,
     """
     check_single_process()
     loading.reset()
-    folder = out or choose_fresh_folder(pipeline.head.name)
+    folder = out or choose_fresh_folder(pipeline.name)
     planned = plan(pipeline, folder, watcher.note)
     for stage in planned:
         await check_stage(stage, lambda what: watcher.phase(0, what))
@@ -57,8 +57,7 @@ async def start_pipeline(pipeline: Pipeline, out: Path | None, watcher: Watcher,
     create_folder(folder, text, add_command(environment, data), empty_folder=STAGES)
     own_files.trust_code(data)
     for experiment in experiments:
-        own_files.trust_files(experiment)
-        own_files.trust_servers(find_used_servers(experiment).values())
+        own_files.trust_experiment(experiment, find_used_servers(experiment).values())
     update_latest_link(folder)
     with _explain_interrupts(folder), lock_folder(folder):
         if reuse:
@@ -158,8 +157,8 @@ class _PipelineRun:
         if (run_folder / CONFIG).exists():
             await resume_run(run_folder, self.watcher, layers, self.trusted)
             return
-        own_files.admit_servers(self.folder, find_used_servers(experiment), experiment.servers(), self.trusted)
-        own_files.admit_harnesses(self.folder, experiment, experiment, self.trusted)
+        servers = find_used_servers(experiment).values()
+        own_files.admit_experiment(self.folder, experiment, servers, experiment, self.trusted)
         await start_checked(experiment, run_folder, self.watcher, is_stage=True)
 
     def _check_sources(self, planned: PlannedStage) -> None:
@@ -187,10 +186,7 @@ class _PipelineRun:
         spec = planned.spec
         named_kind = spec.name if spec.name == spec.kind else f"{spec.name} ({spec.kind})"
         label = f"stage {spec.number} of {len(self.planned)}, {named_kind}"
-        if isinstance(self.watcher, StageWatcher):
-            self.watcher.stage(label, spec.name, composed.iterations if isinstance(composed, Experiment) else 0)
-        else:
-            self.watcher.phase(0, label)
+        self.watcher.stage(label, spec.name, composed.iterations if isinstance(composed, Experiment) else 0)
 
     def _get_folder(self, stage: PlannedStage) -> Path:
         return stage_folder(self.folder, stage.spec.number, stage.spec.name)

@@ -13,7 +13,7 @@ from arena.learn.plan import Plan
 from arena.learn.settings import ImitateSpec
 from arena.parts.chance import generator
 from arena.play.demonstrations import Demonstrations
-from arena.play.watchers import ProgressWatcher, Watcher
+from arena.play.watchers import Watcher
 from arena.policies import Policies
 from arena.store import warm_start
 from arena.store.warm_start import ImitationProgress
@@ -103,7 +103,6 @@ class Imitation:
         await compute(warm_start.save, self._run, metadata, fill)
 
     def _count_progress(self, total: int, done: int = 0) -> Callable[[], None]:
-        """Return a callback that reports one more of `total` items as done, if the watcher follows progress."""
+        """Return a callback that reports one more of `total` items as done."""
         count = itertools.count(done + 1)
-        watcher = self.watcher
-        return lambda: watcher.progress(next(count), total) if isinstance(watcher, ProgressWatcher) else None
+        return lambda: self.watcher.progress(next(count), total)

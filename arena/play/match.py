@@ -91,23 +91,6 @@ OnTurn = Callable[[MatchPlan, Turn], None]
 """Callback for each new turn with its rewards so far. The turn may get further rewards later."""
 
 
-@dataclass(kw_only=True)
-class _Progress:
-    """Mutable progress of a match in play, for its record and for the description of a failure."""
-
-    versions: dict[str, int] = field(default_factory=dict)
-    """Policy version of each seat's latest turn."""
-    seat: str = ""
-    """Seat to move."""
-    act: str | None = None
-    """Act passed to a step of the game that has not returned."""
-    cut_reason: str = ""
-    """Why the match was cut off; "" if it was not."""
-    payoffs: dict[str, float] = field(default_factory=dict)
-    report: dict[str, float | bool | str] = field(default_factory=dict)
-    pictures: dict[str, bytes] = field(default_factory=dict)
-
-
 async def play_match(
     plan: MatchPlan,
     game: Game,
@@ -123,37 +106,37 @@ async def play_match(
     for unusable weights and the loss of all engines, which would fail every match. Without `keep_turns` the record has
     no turns and no streams. `on_turn` is called with each turn. `controls` may replace models' acts and stop the match.
     """
-    started, start, progress, reason, failure = datetime.now(UTC), monotonic(), _Progress(), "", None
+    started, start, reason, failure = datetime.now(UTC), monotonic(), "", None
+    payoffs, report, pictures = dict[str, float](), dict[str, float | bool | str](), dict[str, bytes]()
     recorder = TurnRecorder(plan.seats, partial(on_turn, plan) if on_turn else None) if keep_turns or on_turn else None
+    playthrough = _Playthrough(
+        plan=plan, game=game, players=players, limits=limits, start=start, recorder=recorder, controls=controls
+    )
     try:
-        playthrough = _Playthrough(
-            plan=plan, game=game, players=players, limits=limits,
-            start=start, progress=progress, recorder=recorder, controls=controls,
-        )  # fmt: skip
         await playthrough.play()
         if recorder and isinstance(game, Pictures):
-            progress.pictures = _read_pictures(game, recorder.turns)
-        progress.payoffs, progress.report = _read_outcome(game)
-        if progress.report.get("ended") == PERSON:
-            reason, failure = describe_person_failure(progress.report, plan.draws)
-            progress.payoffs, progress.report = {}, {}
+            pictures = _read_pictures(game, recorder.turns)
+        payoffs, report = _read_outcome(game)
+        if report.get("ended") == PERSON:
+            reason, failure = describe_person_failure(report, plan.draws)
+            payoffs, report = {}, {}
     except Exception as error:  # noqa: BLE001 a fault of one game or player must not end other matches
         reason = str(error) if isinstance(error, LimitReached) else describe_error(error)
-        failure = describe_failure(error, game, plan.draws, progress.seat, progress.act)
+        failure = describe_failure(error, game, plan.draws, playthrough.seat, playthrough.act)
     streams = {seat: tuple(player.streams) for seat, player in players.items()} if keep_turns else {}
     record = MatchRecord(
         identity=plan.identity, game=plan.game, options=plan.options, seed=plan.seed,
-        seats=_update_versions(plan.seats, progress.versions),
+        seats=_update_versions(plan.seats, playthrough.versions),
         status="failed" if failure else "finished",
-        reason=reason or progress.cut_reason,
-        payoffs=progress.payoffs,
-        report=progress.report,
+        reason=reason or playthrough.cut_reason,
+        payoffs=payoffs,
+        report=report,
         turns=recorder.turns if recorder and keep_turns else (),
         streams=streams,
         started=started.isoformat(timespec="milliseconds"),
         seconds=monotonic() - start,
         rules=game.rules_version, group=plan.group, stage=plan.stage, source=plan.source,
-        pictures=progress.pictures | collect_pictures(streams),
+        pictures=pictures | collect_pictures(streams),
         failure=failure,
     )  # fmt: skip
     log_failure(record)
@@ -195,32 +178,36 @@ class _Playthrough:
     limits: Limits
     start: float
     """Start of the match by the monotonic clock."""
-    progress: _Progress
     recorder: TurnRecorder | None
     controls: Sequence[MatchControl]
     run_step: RunStep | None = None
     """Runs the steps of a game that may block in threads; None for other games."""
     turn_count: int = 0
     tokens: int = 0
+    versions: dict[str, int] = field(default_factory=dict)
+    """Policy version of each seat's latest turn."""
+    seat: str = ""
+    """Seat to move."""
+    act: str | None = None
+    """Act passed to a step of the game that has not returned."""
+    cut_reason: str = ""
+    """Why the match was cut off; "" if it was not."""
 
     async def play(self) -> None:
-        """Deal and play to the end, updating `progress` and `recorder`.
-
-        Raises the exceptions of game, players and limits.
-        """
+        """Deal and play to the end. Raises the exceptions of game, players and limits."""
         game = self.game
         self.run_step = get_run_step(game)
         deal = partial(game.reset, seed=self.plan.seed)
         await self.run_step(deal, "the deal", self.limits.turn_seconds) if self.run_step else deal()
         while game.agents:
-            seat = self.progress.seat = game.agent_selection
+            seat = self.seat = game.agent_selection
             if not (game.terminations[seat] or game.truncations[seat]):
                 try:
                     await self._turn(seat)
                 finally:
                     if self.recorder:
                         self.recorder.report_turns()
-            elif all(game.terminations.values()) or self.progress.cut_reason:
+            elif all(game.terminations.values()) or self.cut_reason:
                 return  # only the steps that AEC requires of dead agents remain, and they change nothing
             else:
                 game.step(None)
@@ -230,7 +217,7 @@ class _Playthrough:
 
         Summaries and acts replaced by an expert's are recorded only. A rule or a full context ends the match early.
         """
-        start, player, game, progress = monotonic(), self.players[seat], self.game, self.progress
+        start, player, game = monotonic(), self.players[seat], self.game
         _check_limits(self.limits, self.turn_count, self.tokens, start - self.start)
         view = view_of(game, seat, self.turn_count)
         situation = game.situation(seat) if self.recorder and isinstance(game, Situations) else ""
@@ -249,13 +236,13 @@ class _Playthrough:
                 raise ConfigError(f"play.parts: the act of {seat} cannot be replaced: no model with weights plays it")
             view, situation = view._replace(turn=self.turn_count, messages=()), ""
             act = player.replace_reply(view, clean_text(decision.act))  # a model's ChatPlayer
-        progress.act = act.action  # if the step fails, the failure names the act
+        self.act = act.action  # if the step fails, the failure names the act
         if self.run_step:
             step = partial(game.step, act.action)
             await self.run_step(step, f"the step of {seat}", self.limits.turn_seconds)
         else:
             game.step(act.action)
-        progress.act = None
+        self.act = None
         valid = bool(game.infos[seat].get("valid"))
         self._add_turn(view, act, valid, start, situation)
         if self.recorder:
@@ -282,7 +269,7 @@ class _Playthrough:
         return limit_time(act, view.seat, self.limits.turn_seconds) if getattr(player, "waits", True) else act
 
     def _add_turn(self, view: View, act: Act, valid: bool, start: float, situation: str) -> None:
-        version = self.progress.versions[view.seat] = self.players[view.seat].version
+        version = self.versions[view.seat] = self.players[view.seat].version
         self.turn_count, self.tokens = self.turn_count + 1, self.tokens + act.tokens
         if self.recorder:
             self.recorder.begin_turn(view, act, version, valid, monotonic() - start, situation)
@@ -292,7 +279,7 @@ class _Playthrough:
         if not isinstance(self.game, Stoppable):
             raise LimitReached(reason)
         self.game.stop(kind)
-        self.progress.cut_reason = reason
+        self.cut_reason = reason
         if self.recorder:
             self.recorder.add_rewards(self.game)
 

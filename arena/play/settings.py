@@ -2,9 +2,9 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from agents.patterns import Pattern
+from arena.credit.rewards.columns import Regex
 from arena.parts.part_config import PartConfig
 from arena.parts.paths import Folder, GameName, Harness, OptionValue, PolicyName, RoleName, Tools
 from arena.parts.spec import Matches, Name, Positive, Spec
@@ -149,15 +149,10 @@ class RunRows(Spec):
     """Policies whose chats or pairs are used, including scripted ones; [] is all models."""
 
 
-def _require_pattern(pattern: str) -> str:
-    Pattern(pattern)
-    return pattern
-
-
 class UnitsSpec(Spec):
     """Split of long replies into units, which become the turns of a chat."""
 
-    end: Annotated[str, Field(min_length=1), AfterValidator(_require_pattern)]
+    end: Annotated[Regex, Field(min_length=1)]
     """Regular expression whose matches end a unit, such as `Wait`; `(?=Wait)` splits before the word."""
     between: Annotated[str, Field(min_length=1)] = "Go on."
     """Text of the user between two units; use the text that the role shows in play."""

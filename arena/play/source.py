@@ -24,7 +24,7 @@ from arena.play.stragglers import (
     plan_to_row,
     renumber,
 )
-from arena.play.watchers import TurnWatcher, Watcher
+from arena.play.watchers import Watcher
 from arena.policies import PastVersions, Policies
 from arena.records import MatchRecord
 from arena.store.matchlog import MatchBatch
@@ -151,10 +151,9 @@ class PlaySource:
         spec, failures = self.rule, list[MatchRecord]()
         log = self._batch if spec.overlaps else MatchBatch(self.run.log)
         past = self._past if spec.overlaps else PastVersions(self.policies, self.pool)
-        on_turn = self.watcher.turn if isinstance(self.watcher, TurnWatcher) else None
 
         def play(plan: MatchPlan) -> Awaitable[MatchRecord]:
-            return self.lineup.play(plan, past, on_turn)
+            return self.lineup.play(plan, past, self.watcher.turn)
 
         async def play_in_slot(plan: MatchPlan) -> MatchRecord:
             async with self._slots.hold(plan):

@@ -1,18 +1,21 @@
 """Watchers: callbacks for live views and logs of a run."""
 
+from __future__ import annotations
+
 import logging
 from time import monotonic
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
-from arena.play.feed import Feed
-from arena.play.match import MatchPlan
-from arena.records import MatchRecord, Turn
+if TYPE_CHECKING:
+    from arena.play.feed import Feed
+    from arena.play.match import MatchPlan
+    from arena.records import MatchRecord, Turn
 
 _LOG = logging.getLogger(__name__)
 
 
-class Watcher(Protocol):
-    """Interface of a live view or log, whose methods are called at the events of a run."""
+class Watcher:
+    """Base class of live views and logs, whose methods are called at the events of a run. Most do nothing."""
 
     def phase(self, iteration: int, name: str) -> None:
         """Show that the phase `name` begins. `iteration` is 0 outside of iterations."""
@@ -20,38 +23,27 @@ class Watcher(Protocol):
     def note(self, text: str) -> None:
         """Show a one-line notice to the user."""
 
+    def turn(self, plan: MatchPlan, turn: Turn) -> None:
+        """Show a new turn with its rewards so far. The turn may get further rewards later."""
+
     def match(self, record: MatchRecord) -> None:
         """Show or count a match that has ended, finished or failed."""
+
+    def progress(self, done: int, total: int) -> None:
+        """Show that `done` of `total` steps of a long phase are done."""
 
     def iteration(self, row: dict[str, Any]) -> None:
         """Show a complete iteration. `row` has its metrics."""
 
-
-@runtime_checkable
-class TurnWatcher(Protocol):
-    """Watcher that is also called with every turn, such as a live viewer."""
-
-    def turn(self, plan: MatchPlan, turn: Turn) -> None:
-        """Show a new turn with its rewards so far. The turn may get further rewards later."""
-
-
-@runtime_checkable
-class ProgressWatcher(Protocol):
-    """Watcher that is also called with the progress of long phases."""
-
-    def progress(self, done: int, total: int) -> None:
-        """Show that `done` of `total` steps of the phase are done."""
-
-
-@runtime_checkable
-class StageWatcher(Protocol):
-    """Watcher that is also called when a stage of a pipeline starts or resumes."""
-
     def stage(self, label: str, name: str, iterations: int) -> None:
-        """Show that later events belong to a stage. `label` is such as `stage 2 of 3, NAME`; 0 iterations: unknown."""
+        """Show that a pipeline's stage starts or resumes, to which later events belong; by default as a phase.
+
+        `label` is such as `stage 2 of 3, NAME`; 0 `iterations` are an unknown number.
+        """
+        self.phase(0, label)
 
 
-class LoggingWatcher:
+class LoggingWatcher(Watcher):
     """Watcher that writes events to the run's log and turns to its feed, and forwards both to another watcher."""
 
     def __init__(self, watcher: Watcher, feed: Feed | None = None) -> None:
@@ -92,13 +84,11 @@ class LoggingWatcher:
         self.watcher.iteration(row)
 
     def turn(self, plan: MatchPlan, turn: Turn) -> None:
-        """Add a turn to the feed, and forward it if the other watcher is a TurnWatcher."""
+        """Add a turn to the feed and forward it."""
         if self.feed:
             self.feed.add_turn(plan, turn)
-        if isinstance(self.watcher, TurnWatcher):
-            self.watcher.turn(plan, turn)
+        self.watcher.turn(plan, turn)
 
     def progress(self, done: int, total: int) -> None:
-        """Forward the progress of a phase if the other watcher is a ProgressWatcher."""
-        if isinstance(self.watcher, ProgressWatcher):
-            self.watcher.progress(done, total)
+        """Forward the progress of a phase."""
+        self.watcher.progress(done, total)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from hashlib import sha256
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from arena.errors import ConfigError
 Objective = Literal["bradley_terry", "logistic", "squared"]
 """Loss. bradley_terry: -log σ(chosen - rejected - margin), for pairs; logistic: cross-entropy, for labels 0 and 1;
 squared: half the squared error, for any labels."""
-Item = TypeVar("Item")
 
 
 class Example(NamedTuple):

@@ -25,7 +25,7 @@ from arena.scale.cluster import Cluster
 from arena.scale.host import EngineHost
 from arena.scale.slot import EngineSlot, PendingRequest, Shipment
 from arena.scale.tensors import RankWeights
-from arena.scale.worker import Worker, WorkerDied, make_actor
+from arena.scale.worker import Worker, WorkerDied
 
 RESTARTS = 5
 """Maximum replacements of an engine between two updates. If that is not enough, the engine is given up."""
@@ -53,9 +53,11 @@ class ScaledEngine:
         """Set whenever an engine becomes ready or is given up."""
 
     def _worker(self, slot: EngineSlot) -> Worker:
+        import ray
+
         reserved = self._cluster.spec.resources.engine
         arguments = self.spec, self.precision, max(1, int(reserved.cpus)), reserved.gpus
-        actor = make_actor(EngineHost, self._cluster.get_engine_options(slot.index), *arguments)
+        actor = ray.remote(EngineHost).options(**self._cluster.get_engine_options(slot.index)).remote(*arguments)
         return Worker(slot.name, actor, self._cluster.watchdog, lambda error: self._handle_death(slot, error))
 
     async def open(self) -> None:

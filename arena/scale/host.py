@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -23,12 +23,17 @@ from agents.precision import Precision
 from agents.published import FolderWeights, Weights
 from agents.stream import Stream
 from arena.scale.layout import Layout, Slice
-from arena.scale.transfer import Link, TransferFailed, await_sender, gpu_of_this_process, receive, receive_tensors
+from arena.scale.transfer import (
+    Link,
+    TransferFailed,
+    await_sender,
+    gpu_of_this_process,
+    receive_slices,
+    receive_tensors,
+)
 
 Answer = tuple[list[Any], dict[str, float]]
 """(results of a call, the engine's statistics after it)."""
-Write = Callable[[Slice, torch.Tensor], None]
-"""(slice of a tensor, its values): store the values."""
 
 
 class Location(NamedTuple):
@@ -153,9 +158,8 @@ class EngineHost:
         if incoming.scale is None and policy not in self._modules:
             await self._receive_in_processes(policy, version, layout, link)
         else:
-            work = self._receive_module if incoming.scale is None else self._receive_adapter
             received = _ArrivingWeights(
-                lambda: work(policy, incoming, lambda write: receive(link, store, layout, write))
+                lambda: self._receive_parts(policy, incoming, receive_slices(link, store, layout))
             )
             await self._engine.publish(policy, version, cast(Weights, received))
         self._incomplete.discard(policy)
@@ -171,31 +175,21 @@ class EngineHost:
         except EngineError as error:
             raise TransferFailed(str(error)) from None
 
-    def _receive_module(self, policy: str, incoming: IncomingWeights, arrive: Callable[[Write], None]) -> Any:
-        """Receive a full model's weights in place and return the module."""
-        module = self._modules[policy]
-        parameters = dict(module.named_parameters())
-
-        def write(part: Slice, values: torch.Tensor) -> None:
-            parameters[part.spec.name].data.view(-1)[part.start : part.stop] = values
-
-        self._incomplete.add(policy)
-        arrive(write)
-        return module
-
-    def _receive_adapter(
-        self, policy: str, incoming: IncomingWeights, arrive: Callable[[Write], None]
-    ) -> AdapterOnBase:
-        """Receive an adapter's matrices and return the adapter on its base, which is loaded once."""
-        matrices = {spec.name: torch.empty(spec.shape, dtype=spec.dtype) for spec in incoming.learned.specs}
-
-        def write(part: Slice, values: torch.Tensor) -> None:
-            matrices[part.spec.name].view(-1)[part.start : part.stop] = values
-
-        arrive(write)
+    def _receive_parts(
+        self, policy: str, incoming: IncomingWeights, parts: Iterable[tuple[Slice, torch.Tensor]]
+    ) -> Any:
+        """Receive slices of tensors. Returns the full model, filled in place, or the adapter on its base."""
+        if incoming.scale is None:
+            self._incomplete.add(policy)
+            tensors = {name: parameter.data for name, parameter in self._modules[policy].named_parameters()}
+        else:
+            tensors = {spec.name: torch.empty(spec.shape, dtype=spec.dtype) for spec in incoming.learned.specs}
+        for part, values in parts:
+            tensors[part.spec.name].view(-1)[part.start : part.stop] = values
+        if incoming.scale is None:
+            return self._modules[policy]
         base = self._bases(incoming.folder)
-        assert incoming.scale is not None
-        return AdapterOnBase(attach_adapter(base, matrices, incoming.scale), base, incoming.folder, incoming.base_name)
+        return AdapterOnBase(attach_adapter(base, tensors, incoming.scale), base, incoming.folder, incoming.base_name)
 
     def _require_intact(self, policies: set[str]) -> None:
         if incomplete := sorted(policies & self._incomplete):

@@ -15,6 +15,8 @@ from agents.weights import home
 from arena.errors import ConfigError
 from arena.scale.cluster import connect, describe_resources, list_bundles, reserve, sum_resources
 from arena.scale.settings import ScaleSpec
+from arena.scale.shipping import run_on_node
+from arena.scale.worker import WorkerDied
 
 NODE_SECONDS = 120.0
 """Timeout for a node's answer."""
@@ -98,19 +100,14 @@ async def probe(spec: ScaleSpec) -> tuple[list[Node], str]:
 
 
 async def _inspect(node: dict[str, Any]) -> Node:
-    import ray
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
     address, resources = node["NodeManagerAddress"], describe_resources(node["Resources"])
-    strategy = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-    call = ray.remote(inspect_here).options(num_cpus=0, max_retries=0, scheduling_strategy=strategy).remote()
     try:
         async with asyncio.timeout(NODE_SECONDS):
-            found, room, trouble = await call
+            found, room, trouble = await run_on_node(node["NodeID"], inspect_here)
     except TimeoutError:
         return Node(address, resources, {}, f"no answer within {NODE_SECONDS:g} s")
-    except ray.exceptions.RayTaskError as error:
-        return Node(address, resources, {}, f"Arena cannot be used there: {type(error.cause).__name__}: {error.cause}")
-    except ray.exceptions.RayError as error:
-        return Node(address, resources, {}, f"it does not answer ({type(error).__name__})")
+    except WorkerDied as error:
+        return Node(address, resources, {}, str(error))
+    except Exception as error:  # noqa: BLE001 the node may raise anything
+        return Node(address, resources, {}, f"Arena cannot be used there: {type(error).__name__}: {error}")
     return Node(address, f"{resources}, {room}", found, trouble)

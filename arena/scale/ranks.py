@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
+from agents.model_config import first_line
 from arena.errors import DivergedError, GateError, RanksLost
 from arena.scale.rank import Rank, RankLocation
 from arena.scale.shipping import FolderSender
@@ -127,7 +128,7 @@ class Ranks:
 
         for rank, error in errors.items():
             if isinstance(error, RayError):
-                return RanksLost(f"{label}: rank {rank} of {len(self)} died ({_first_line(error)})")
+                return RanksLost(f"{label}: rank {rank} of {len(self)} died ({first_line(error)})")
         for error in errors.values():
             if not _is_collective_error(error):
                 return error
@@ -136,7 +137,7 @@ class Ranks:
             ranks = f"rank {' and '.join(silent)} of {len(self)}"
             return RanksLost(f"{label}: {ranks} did not answer for {self.timeout:g} s")
         rank, error = next(iter(errors.items()))
-        return RanksLost(f"{label}: rank {rank} of {len(self)} lost the others ({_first_line(error)})")
+        return RanksLost(f"{label}: rank {rank} of {len(self)} lost the others ({first_line(error)})")
 
     async def send_folder(self, label: str, folder: Path) -> list[Path]:
         """Send a model folder of the driver to all nodes that lack it. Returns its path on each rank's node."""
@@ -157,7 +158,7 @@ class Ranks:
         try:
             return int(await self.actors[0].get_broadcast_port.remote(address))
         except RayError as error:
-            raise RanksLost(f"connecting to engines: rank 0 died ({_first_line(error)})") from None
+            raise RanksLost(f"connecting to engines: rank 0 died ({first_line(error)})") from None
 
     def kill(self) -> None:
         """Kill all ranks at once, even suspended processes. Later calls raise RanksLost."""
@@ -206,7 +207,3 @@ def _is_rank(pid: int) -> bool:
         return Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::Rank")
     except OSError:
         return False
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__

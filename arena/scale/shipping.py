@@ -77,22 +77,22 @@ class FolderSender:
                 return sent
             base_folder = await asyncio.to_thread(resolve_base, path)
             base = await self._send(node, base_folder)
-            return sent if (sent, base) == (path, base_folder) else await _run_on_node(node, rebase_adapter, sent, base)
+            return sent if (sent, base) == (path, base_folder) else await run_on_node(node, rebase_adapter, sent, base)
 
     async def _send(self, node: str, path: Path) -> Path:
         folder = await asyncio.to_thread(describe_folder, path)
-        found: Path | None = await _run_on_node(node, find_folder, folder)
+        found: Path | None = await run_on_node(node, find_folder, folder)
         if found is None:
             unfinished = f".{folder.key}-{secrets.token_hex(4)}"
             for file in folder.files:
                 for offset in range(0, max(1, file.size), FILE_BUCKET):
                     data = await asyncio.to_thread(_read, path / file.name, offset)
-                    await _run_on_node(node, store_part, unfinished, file.name, offset, data)
-            found = await _run_on_node(node, complete_folder, folder, unfinished)
+                    await run_on_node(node, store_part, unfinished, file.name, offset, data)
+            found = await run_on_node(node, complete_folder, folder, unfinished)
         return found
 
 
-async def _run_on_node(node: str, work: Any, *arguments: Any) -> Any:
+async def run_on_node(node: str, work: Any, *arguments: Any) -> Any:
     """Run a function as a Ray task on a node. Returns its result or raises its exception, or WorkerDied."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy

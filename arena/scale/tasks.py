@@ -6,6 +6,7 @@ Only the call is sent, never the game. If a task dies, only its match fails, and
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from agents.model_config import first_line
 from arena.errors import ConfigError, WorkerLost
 
 POLL = 0.2
@@ -44,7 +45,7 @@ class RayCalls:
             try:
                 return self._ray.get(trial)  # type: ignore[no-any-return]
             except self._ray.exceptions.RayError as error:
-                why = _first_line(error)
+                why = first_line(error)
         raise ConfigError(f"scale.tasks: the workers of {TRIALS} first tasks died ({why}): see Ray's logs there")
 
     def __call__(self, work: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
@@ -60,10 +61,10 @@ class RayCalls:
                 pass
             return self._ray.get(task)
         except RayTaskError as error:
-            raise (error.cause if isinstance(error.cause, Exception) else WorkerLost(_first_line(error))) from None
+            raise (error.cause if isinstance(error.cause, Exception) else WorkerLost(first_line(error))) from None
         except RayError as error:
             raise WorkerLost(
-                f"the task of {_name(work)} is gone ({type(error).__name__}: {_first_line(error)})"
+                f"the task of {_name(work)} is gone ({type(error).__name__}: {first_line(error)})"
             ) from None
         except BaseException:
             self._ray.cancel(task, force=True)
@@ -80,8 +81,3 @@ def _do_nothing() -> None:
 
 def _name(work: Callable[..., Any]) -> str:
     return str(getattr(work, "__qualname__", "a call"))
-
-
-def _first_line(error: Exception) -> str:
-    """Return the first line of the error's message, truncated to 200 characters."""
-    return next(iter(str(error).strip().splitlines()), "")[:200]

@@ -8,7 +8,7 @@ import mmap
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -117,12 +117,6 @@ def await_sender(link: Link) -> Any:
                 raise TransferFailed(f"the ranks did not begin to send within {link.patience:g} s")
             time.sleep(POLL)
     return store
-
-
-def receive(link: Link, store: Any, layout: Layout, write: Callable[[Slice, torch.Tensor], None]) -> None:
-    """Receive the tensors of a layout and call `write` with each slice and its values. Raises TransferFailed."""
-    for part, values in receive_slices(link, store, layout):
-        write(part, values)
 
 
 def receive_slices(link: Link, store: Any, layout: Layout) -> Iterator[tuple[Slice, torch.Tensor]]:

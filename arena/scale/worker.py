@@ -83,10 +83,3 @@ class Worker:
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)
             os.close(self._handle)
             self._handle = None
-
-
-def make_actor(kind: Callable[..., Any], options: dict[str, Any], *arguments: Any) -> Any:
-    """Create and return a Ray actor of the class `kind`, with Ray's options and the constructor's arguments."""
-    import ray
-
-    return ray.remote(kind).options(**options).remote(*arguments)

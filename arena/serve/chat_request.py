@@ -1,11 +1,13 @@
 """Schema and validation of chat completion requests, as in OpenAI's API."""
 
+from collections.abc import Sequence
+from itertools import groupby
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from starlette.requests import Request as HttpRequest
 
-from arena.serve.messages import ChatMessage, RequestError
+from agents.chat_messages import COMMON_NEUTRAL, ChatMessage, RequestError, parse_message
+from agents.image_parts import ImageParts
 
 MAX_INT = 2**31 - 1
 """Maximum integer in a request, because engines use 32 bits."""
@@ -23,7 +25,7 @@ class ChatRequest(BaseModel):
     model_config = ConfigDict(extra="allow", allow_inf_nan=False)
 
     model: str
-    messages: Annotated[list[ChatMessage], Field(min_length=1)]
+    messages: Annotated[list[Any], Field(min_length=1)]
     stream: bool | None = None
     stream_options: dict[str, Any] | None = None
     max_tokens: Count | None = None
@@ -42,38 +44,45 @@ class ChatRequest(BaseModel):
         return [text for text in stops if text]
 
 
-NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "audio": (None,),
+NEUTRAL = COMMON_NEUTRAL | {
     "continue_final_message": (None, False),
-    "frequency_penalty": (None, 0),
     "function_call": (None, "none"),
-    "functions": (None, []),
     "ignore_eos": (None, False),
-    "logit_bias": (None, {}),
-    "logprobs": (None, False),
     "min_p": (None, 0),
     "min_tokens": (None, 0),
-    "modalities": (None, ["text"]),
-    "presence_penalty": (None, 0),
     "repetition_penalty": (None, 1),
-    "response_format": (None, {"type": "text"}),
-    "tool_choice": (None, "none", "auto"),
     "tools": (None, []),
-    "top_logprobs": (None, 0),
 }
 """Unsupported parameters, each with the values that are accepted because they have no effect."""
 
 
-async def read_body(http: HttpRequest, max_bytes: int) -> ChatRequest:
-    """Read and validate a request's body. Raises RequestError if it is too large or invalid."""
-    body = bytearray()
-    async for chunk in http.stream():
-        body += chunk
-        if len(body) > max_bytes:
-            raise RequestError(f"the body is larger than {max_bytes >> 20} MB", 413)
+def parse_request(body: bytes) -> ChatRequest:
+    """Parse a request's body, except its messages. Raises RequestError if it is invalid."""
     try:
-        return ChatRequest.model_validate_json(bytes(body))
+        return ChatRequest.model_validate_json(body)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         field = ".".join(map(str, first["loc"]))
         raise RequestError(f"{field or 'body'}: {first['msg']}", param=field or None) from None
+
+
+def parse_messages(entries: Sequence[Any], images: ImageParts | None) -> list[ChatMessage]:
+    """Parse a request's messages, and join consecutive ones of the assistant.
+
+    `images` reads images; without it they are refused. Raises RequestError for a malformed message, and unless user and
+    assistant alternate after optional system messages, the user is last and no message calls tools.
+    """
+    parsed = [parse_message(entry, f"messages[{i}]", images) for i, entry in enumerate(entries)]
+    messages, roles = list[ChatMessage](), list[str]()
+    for role, group in groupby(parsed, lambda message: message.role):
+        roles.append(role)
+        same = [*group]
+        is_reply = role == "assistant"
+        messages += [ChatMessage(role, "\n\n".join(message.text for message in same))] if is_reply else same
+    turns = roles[roles[0] == "system" :]
+    if turns != ["user", "assistant"] * (len(turns) // 2) + ["user"] or any(message.calls for message in parsed):
+        raise RequestError(
+            "after an optional system message, user and assistant messages must alternate, and the last is a user's",
+            param="messages",
+        )
+    return messages

@@ -26,15 +26,18 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from agents.chat_messages import ChatMessage, RequestError
+from agents.chat_writing import find_image_spans, write_chat
+from agents.connections import read_body
 from agents.engines.base import Engine, Request
+from agents.harness.answers import format_error
 from agents.image_parts import ImageParts
 from agents.policy import Policy
 from agents.role import MIN_TEMPERATURE, Role, load_role
 from arena.config.experiment import Experiment
 from arena.play.making import deal_game
 from arena.play.settings import TableSpec
-from arena.serve.chat_request import NEUTRAL, ChatRequest, read_body
-from arena.serve.messages import RequestError, encode_conversation, split_turns
+from arena.serve.chat_request import NEUTRAL, ChatRequest, parse_messages, parse_request
 from games.contracts import Deal, View
 
 MAX_BODY = 4 << 20
@@ -110,11 +113,12 @@ class Service:
     async def _describe_model(self, http: HttpRequest) -> Response:
         name = http.path_params["name"]
         if name not in self.names():
-            return self._check_key(http) or self._make_unknown_model_error(name).response()
+            return self._check_key(http) or _respond_to_refusal(self._make_unknown_model_error(name))
         return self._check_key(http) or JSONResponse(self._model_entry(name))
 
     async def _refuse_route(self, http: HttpRequest) -> Response:
-        return self._check_key(http) or RequestError(f"no such route: {http.method} {http.url.path}", 404).response()
+        refused = RequestError(f"no such route: {http.method} {http.url.path}", 404)
+        return self._check_key(http) or _respond_to_refusal(refused)
 
     async def _complete_chat(self, http: HttpRequest) -> Response:
         try:
@@ -124,7 +128,7 @@ class Service:
             async with self._tokenizing:  # one at a time, in a thread, so that other requests are answered meanwhile
                 requests, role = await asyncio.to_thread(self._make_requests, request)
         except RequestError as error:
-            return error.response()
+            return _respond_to_refusal(error)
         except ClientDisconnect:
             return Response(status_code=499)
         head = {"id": f"chatcmpl-{self.started}-{self._count}", "created": int(time.time()), "model": request.model}
@@ -205,18 +209,23 @@ class Service:
     def _make_requests(self, request: ChatRequest) -> tuple[list[Request], Role | None]:
         """Return the engine's requests, one per choice, and the role or None. Raises RequestError."""
         model, role_name = self._check_request(request), request.model.partition(":")[2]
-        images = ImageParts()
-        system, exchanges, last = split_turns(request.messages, images)
+        frame = model.policy.frame
+        images = ImageParts() if frame.image and self.engine.capabilities.has_vision else None
+        messages = parse_messages(request.messages, images)
+        length = sum(len(message.text) for message in messages)
+        if length > model.positions * model.longest_token_length:
+            raise _make_length_error(f"{length} characters", model.positions)
         role: Role | None = None
         examples: list[tuple[str, str]] = []
         seed = self._seeds.spawn(1)[0].generate_state(2).tolist() if request.seed is None else [request.seed % 2**64]
         if role_name:
             role, table, seat = model.roles[role_name]
-            if system is None:
+            if messages[0].role != "system":
                 system = role.render_system(_first_view(table, seat, seed[0] % 2**31))
+                messages.insert(0, ChatMessage("system", system))
                 examples = [(example.see, example.say) for example in role.examples]
-        frame = model.policy.frame
-        ids, media = encode_conversation(frame, system or "", examples, exchanges, last, images.pictures)
+        ids = [token for piece, _ in write_chat(frame, messages, examples=examples) for token in piece]
+        media = find_image_spans(frame, ids, messages, images.pictures.__getitem__) if images else []
         remaining = model.positions - len(ids)
         if remaining < 1:
             raise _make_length_error(f"{len(ids)} tokens", model.positions)
@@ -237,7 +246,7 @@ class Service:
         return engine_requests, role
 
     def _check_request(self, request: ChatRequest) -> ServedModel:
-        """Return the requested model. Raises RequestError for unsupported parameters, or too long messages."""
+        """Return the requested model. Raises RequestError for unsupported parameters, or too many messages."""
         for name, neutral in NEUTRAL.items():
             if (request.model_extra or {}).get(name) not in neutral:
                 raise RequestError(f"'{name}' is not supported", param=name, code="unsupported_parameter")
@@ -246,12 +255,6 @@ class Service:
         model = self.models[request.model.partition(":")[0]]
         if len(request.messages) > model.positions:
             raise _make_length_error(f"{len(request.messages)} in number", model.positions)
-        length = sum(len(message.text) for message in request.messages)
-        if length > model.positions * model.longest_token_length:
-            raise _make_length_error(f"{length} characters", model.positions)
-        has_images = any(message.images for message in request.messages)
-        if has_images and not (model.policy.frame.image and self.engine.capabilities.has_vision):
-            raise RequestError("the policy cannot see images", code="unsupported_value", param="messages")
         return model
 
     # -- authentication -------------------------------------------------------------------------------------
@@ -261,7 +264,7 @@ class Service:
         authorization = http.headers.get("authorization", "").encode()
         if self.key is None or hmac.compare_digest(authorization, f"Bearer {self.key}".encode()):
             return None
-        return RequestError("the API key is missing or wrong", 401, "invalid_api_key").response()
+        return _respond_to_refusal(RequestError("the API key is missing or wrong", 401, "invalid_api_key"))
 
     async def _read_request(self, http: HttpRequest) -> ChatRequest:
         """Return the validated body of a chat request. Raises RequestError.
@@ -275,7 +278,7 @@ class Service:
         if http.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise RequestError("the header content-type must be application/json", 415)
         has_vision = any(model.policy.frame.image for model in self.models.values())
-        return await read_body(http, MAX_BODY_WITH_IMAGES if has_vision else MAX_BODY)
+        return parse_request(await read_body(http, MAX_BODY_WITH_IMAGES if has_vision else MAX_BODY))
 
     def _make_unknown_model_error(self, name: str) -> RequestError:
         known = ", ".join(self.names())
@@ -291,8 +294,11 @@ def _respond_to_failure(http: HttpRequest, error: Exception) -> Response:
 
 
 def _error_to_json(error: Exception) -> dict[str, Any]:
-    message = {"message": f"{type(error).__name__}: {error}", "type": "server_error", "param": None, "code": None}
-    return {"error": message}
+    return format_error(RequestError(f"{type(error).__name__}: {error}", 500))
+
+
+def _respond_to_refusal(error: RequestError) -> Response:
+    return JSONResponse(format_error(error), error.status)
 
 
 def _make_length_error(length: str, positions: int) -> RequestError:

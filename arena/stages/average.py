@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 from agents.adapter_config import is_adapter
-from agents.names import nearest
 from agents.strict_yaml import dump
 from arena.errors import ConfigError
 from arena.parts.paths import ModelName
 from arena.parts.spec import Name
 from arena.play.watchers import Watcher
-from arena.stages.base import StageContext
+from arena.stages.base import StageContext, require_policy
 from arena.store import checkpoints
 from arena.store.files import CONFIG, write_atomic
 
@@ -92,9 +91,7 @@ def average(context: StageContext, *, policy: Name, models: Models, shares: Shar
 
     `shares` are their relative weights, equal by default. Only full weights of one shape can be averaged.
     """
-    policies = context.shared.get("policies") or {}
-    if policy not in policies:
-        raise ConfigError(f"policy: there is no policy '{policy}'{nearest(policy, policies)}")
+    require_policy(context, policy)
     if shares and len(shares) != len(models):
         raise ConfigError(f"shares: give one for each of the {len(models)} models")
     relative = shares or [1.0] * len(models)

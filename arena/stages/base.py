@@ -9,12 +9,15 @@ the keys `log`, `data` and `run` by that of its run folder. `arena list` loads a
 stage runs.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from agents.names import nearest
+from arena.errors import ConfigError
 from arena.play.watchers import Watcher
+from arena.store import checkpoints
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,3 +60,41 @@ class StageLoop(Protocol):
 
 Stage = Callable[..., Mapping[str, Any] | StageLoop]
 """(StageContext, *, settings) -> settings of an experiment, or the stage's own loop."""
+
+
+class TrainingStage:
+    """Stage that trains one set of weights and keeps checkpoints of them in its folder."""
+
+    def __init__(
+        self,
+        context: StageContext,
+        name: str,
+        settings: Mapping[str, Any],
+        train: Callable[[Path, Mapping[str, Any], Watcher], Awaitable[None]],
+    ) -> None:
+        """Prepare to train the weights `name` by `train(folder, settings, watcher)`.
+
+        `settings` get the stage's seed, the pipeline's precision and its number of checkpoints to keep.
+        """
+        keep = (context.shared.get("checkpoint") or {}).get("keep", 2)
+        bf16 = str(context.shared.get("precision")).startswith("bf16")
+        self.settings = {**settings, "seed": context.seed, "bf16": bf16, "keep": keep}
+        self.name, self.train = name, train
+
+    async def run(self, folder: Path, watcher: Watcher) -> None:
+        """Train to the end in the stage's folder."""
+        await self.train(folder, self.settings, watcher)
+
+    def weights(self, folder: Path) -> Mapping[str, Path]:
+        """Return the folder of the newest weights by their name."""
+        newest = max(checkpoints.iterations(folder), default=0)
+        return {self.name: checkpoints.folder_of(folder, newest) / "policies" / self.name}
+
+
+def require_policy(context: StageContext, name: str) -> Mapping[str, Any]:
+    """Return the shared settings of the policy `name`, not validated. Raises ConfigError if there is none."""
+    policies: Mapping[str, Mapping[str, Any]] = context.shared.get("policies") or {}
+    if name not in policies:
+        known = ", ".join(policies) or "none"
+        raise ConfigError(f"policy: there is no policy '{name}'{nearest(name, policies)} (policies: {known})")
+    return policies[name]

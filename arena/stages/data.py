@@ -10,7 +10,7 @@ from arena.errors import ConfigError
 from arena.parts.paths import Folder
 from arena.parts.spec import Name, Positive, Spec
 from arena.play.settings import UnitsSpec
-from arena.stages.base import StageContext
+from arena.stages.base import StageContext, require_policy
 from arena.store.files import CONFIG
 
 Data = Folder
@@ -126,10 +126,9 @@ def _make_experiment(
 
     The number of iterations follows from the source's `epochs` when the stage starts.
     """
-    policies = context.shared.get("policies") or {}
-    if policy not in policies:
-        raise ConfigError(f"policy: there is no '{policy}' (policies: {', '.join(policies) or 'none'})")
-    frozen = {name: {"train": False, "imitate": None, "adapter": None} for name in policies if name != policy}
+    require_policy(context, policy)
+    others = [name for name in context.shared["policies"] if name != policy]
+    frozen = {name: {"train": False, "imitate": None, "adapter": None} for name in others}
     shared = context.shared.get("learn") or {}
     regularisers = {name: {"weight": 0.0} for name in {"kl": None, **(shared.get("regularisers") or {})}}
     rate = {} if lr is None else {"lr": lr}

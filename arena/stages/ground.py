@@ -3,43 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from agents.names import nearest
 from agents.smollm2 import NAME as DEFAULT
 from arena.errors import ConfigError
 from arena.learn.divergence import Nonfinite
 from arena.parts.spec import Count, Name, Positive
 from arena.play.settings import GameSpec
 from arena.play.watchers import Watcher
-from arena.stages.base import StageContext
-from arena.store import checkpoints
+from arena.stages.base import StageContext, TrainingStage, require_policy
 
 Share = Annotated[float, Field(gt=0, le=1e6)]
 Kind = Annotated[str, Field(min_length=1, max_length=64)]
-
-
-@dataclass(frozen=True, kw_only=True)
-class GroundLoop:
-    """Pipeline stage that connects a policy's image tokens with words."""
-
-    settings: Mapping[str, Any]
-    """Settings of the stage, and those that it shares with others: model, seed, precision and kept checkpoints."""
-
-    async def run(self, folder: Path, watcher: Watcher) -> None:
-        """Train to the end, as `arena.grounding.training.train` does."""
-        from arena.grounding.training import train as train  # loads torch
-
-        await train(folder, self.settings, watcher)
-
-    def weights(self, folder: Path) -> Mapping[str, Path]:
-        """Return the folder of the newest weights, under the policy's name."""
-        newest = max(checkpoints.iterations(folder), default=0)
-        return {self.settings["policy"]: checkpoints.folder_of(folder, newest) / "policies" / self.settings["policy"]}
 
 
 def ground(
@@ -60,7 +38,7 @@ def ground(
     held_out: Annotated[Positive, Field(le=10**4)] = 64,
     nonfinite: Nonfinite = "stop",
     iterations: Count = 4,
-) -> GroundLoop:
+) -> TrainingStage:
     """Teach a policy with vision which words its image tokens stand for, by a game's lessons (`GroundingLessons`).
 
     `kinds` is a kind of the game's lessons, or several with their shares of a batch. `lessons` of each are drawn, and
@@ -75,15 +53,17 @@ def ground(
     words) and `answered` (of the answers' tokens), also on `held_out` other lessons of each kind.
     """
     settings = {name: value for name, value in locals().items() if name != "context"}
-    shared, policies = context.shared, context.shared.get("policies") or {}
-    if policy not in policies:
-        raise ConfigError(f"policy: there is no policy '{policy}'{nearest(policy, policies)}")
-    chosen_game = game or (GameSpec.model_validate(shared["game"]) if shared.get("game") else None)
+    spec, shared_game = require_policy(context, policy), context.shared.get("game")
+    chosen_game = game or (GameSpec.model_validate(shared_game) if shared_game else None)
     if chosen_game is None:
         raise ConfigError("game: name the game that gives the lessons")
     settings["game"] = chosen_game.model_dump(mode="json")
     settings["kinds"] = {kinds: 1.0} if isinstance(kinds, str) else dict(kinds)
-    settings["model"] = str(context.weights.get(policy) or policies[policy].get("model", DEFAULT))
-    settings |= {"seed": context.seed, "bf16": str(shared.get("precision")).startswith("bf16")}
-    settings["keep"] = (shared.get("checkpoint") or {}).get("keep", 2)
-    return GroundLoop(settings=settings)
+    settings["model"] = str(context.weights.get(policy) or spec.get("model", DEFAULT))
+    return TrainingStage(context, policy, settings, _train)
+
+
+async def _train(folder: Path, settings: Mapping[str, Any], watcher: Watcher) -> None:
+    from arena.grounding.training import train  # loads torch
+
+    await train(folder, settings, watcher)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from agents.names import nearest
 from arena.credit.rewards.reward_model import WEIGHTS
 from arena.errors import ConfigError
 from arena.learn.divergence import Nonfinite
@@ -17,29 +15,9 @@ from arena.parts.paths import Folder, ModelName
 from arena.parts.spec import Count, Name, Positive
 from arena.play.watchers import Watcher
 from arena.reward_models.examples import Objective
-from arena.stages.base import StageContext
-from arena.store import checkpoints
+from arena.stages.base import StageContext, TrainingStage, require_policy
 
 Share = Annotated[float, Field(gt=0, lt=1)]
-
-
-@dataclass(frozen=True, kw_only=True)
-class RewardModelLoop:
-    """Pipeline stage that trains a reward model."""
-
-    settings: Mapping[str, Any]
-    """Settings of the stage, and those that it shares with others: seed, precision and kept checkpoints."""
-
-    async def run(self, folder: Path, watcher: Watcher) -> None:
-        """Train to the end, as `arena.reward_models.loop.train` does."""
-        from arena.reward_models.loop import train  # loads torch
-
-        await train(folder, self.settings, watcher)
-
-    def weights(self, folder: Path) -> Mapping[str, Path]:
-        """Return the folder of the newest weights, under the name `reward_model`."""
-        newest = max(checkpoints.iterations(folder), default=0)
-        return {WEIGHTS: checkpoints.folder_of(folder, newest) / "policies" / WEIGHTS}
 
 
 def reward_model(
@@ -64,7 +42,7 @@ def reward_model(
     token_budget: Positive = 4096,
     nonfinite: Nonfinite = "stop",
     iterations: Count = 10,
-) -> RewardModelLoop:
+) -> TrainingStage:
     """Train a reward model: the body of `policy`'s newest weights, or of `model`, with a scalar head that starts at 0.
 
     It scores a conversation by its last token, as the policy reads it. `data` is a file or folder of preference pairs
@@ -82,12 +60,14 @@ def reward_model(
     held-out examples, and a checkpoint is saved.
     """
     settings = {name: value for name, value in locals().items() if name != "context"}
-    shared, policies = context.shared, context.shared.get("policies") or {}
-    if policy not in policies:
-        raise ConfigError(f"policy: there is no policy '{policy}'{nearest(policy, policies)}")
+    spec = require_policy(context, policy)
     if (data is None) == (log is None):
         raise ConfigError("give `data: FILE` or `log: RUN`: one of them has the examples")
-    settings["model"] = model or str(context.weights.get(policy) or policies[policy].get("model"))
-    settings |= {"seed": context.seed, "bf16": str(shared.get("precision")).startswith("bf16")}
-    settings["keep"] = (shared.get("checkpoint") or {}).get("keep", 2)
-    return RewardModelLoop(settings=settings)
+    settings["model"] = model or str(context.weights.get(policy) or spec.get("model"))
+    return TrainingStage(context, WEIGHTS, settings, _train)
+
+
+async def _train(folder: Path, settings: Mapping[str, Any], watcher: Watcher) -> None:
+    from arena.reward_models.loop import train  # loads torch
+
+    await train(folder, settings, watcher)

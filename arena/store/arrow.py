@@ -11,6 +11,8 @@ import pyarrow as pa
 from arena.store.lines import LogError
 from arena.store.schema import CREDIT, DEFAULTS, MATCHES, drop_fields, field_paths, item_fields, select_fields
 
+_DEFAULTS = {name: value for name, value in DEFAULTS.items() if "." not in name}
+"""Default values of the optional columns."""
 _ENCODE = json.JSONEncoder(allow_nan=False).encode
 
 # -- from rows to Arrow -----------------------------------------------------------------------------------------------
@@ -25,11 +27,7 @@ def matches_to_table(rows: Iterable[Mapping[str, Any]]) -> Any:
     rows = list(rows)
     with _convert_errors():
         schema = drop_fields(MATCHES, {*DEFAULTS} - _find_used_fields(rows))
-        turns = schema.field("turns")
-        matches = pa.struct([field for field in schema if field.name != "turns"])
-        columns = _to_columns([_flatten(row) for row in rows], matches)
-        columns["turns"] = _to_turns_column([row["turns"] for row in rows], turns)
-        return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
+        return pa.Table.from_pylist([_flatten(row) for row in rows], schema=schema)
 
 
 def credit_to_table(rows: Sequence[Mapping[str, Any]]) -> Any:
@@ -39,10 +37,7 @@ def credit_to_table(rows: Sequence[Mapping[str, Any]]) -> Any:
     """
     with _convert_errors():
         absent = {name for name in CREDIT.names if name in DEFAULTS and not any(row.get(name) for row in rows)}
-        schema = drop_fields(CREDIT, absent)
-        return pa.Table.from_arrays(
-            [pa.array([_get_value(row, field.name) for row in rows], field.type) for field in schema], schema=schema
-        )
+        return pa.Table.from_pylist([{**_DEFAULTS, **row} for row in rows], schema=drop_fields(CREDIT, absent))
 
 
 def _find_used_fields(rows: Sequence[Mapping[str, Any]]) -> set[str]:
@@ -62,45 +57,24 @@ def _find_used_fields(rows: Sequence[Mapping[str, Any]]) -> set[str]:
     return used
 
 
-def _to_columns(rows: Sequence[Mapping[str, Any]], struct: Any) -> dict[str, Any]:
-    """Convert rows to Arrow columns by name, one per field of `struct`, with defaults for missing optional fields."""
-    optional = {field.name for field in struct if field.name in DEFAULTS}
-    required = pa.struct([field for field in struct if field.name not in optional])
-    columns = dict(zip(required.names, pa.array(rows, required).flatten(), strict=True))
-    return columns | {
-        name: pa.array([_get_value(row, name) for row in rows], struct.field(name).type) for name in optional
-    }
-
-
-def _get_value(row: Mapping[str, Any], name: str) -> Any:
-    return row[name] if name in row or name not in DEFAULTS else DEFAULTS[name]
-
-
-def _to_turns_column(matches: Sequence[Sequence[Mapping[str, Any]]], field: Any) -> Any:
-    """Build the column `turns`: an Arrow list array with one list of turn structs per match."""
-    turns = list(chain.from_iterable(matches))
-    ends = pa.array([0, *accumulate(map(len, matches))], pa.int32())
-    struct = field.type.value_type
-    special = {"rewards": [list(turn["rewards"].items()) for turn in turns]}
-    if "source" in struct.names:
-        special["source"] = [turn.get("source", DEFAULTS["turns.source"]) for turn in turns]
-    if "images" in [item.name for item in item_fields(struct.field("messages"))]:
-        special["messages"] = [[{"images": [], **message} for message in turn["messages"]] for turn in turns]
-    plain = pa.struct([item for item in struct if item.name not in special])
-    columns = dict(zip(plain.names, pa.array(turns, plain).flatten(), strict=True))
-    columns |= {name: pa.array(values, struct.field(name).type) for name, values in special.items()}
-    structs = pa.StructArray.from_arrays([columns[name] for name in struct.names], fields=list(struct))
-    return pa.ListArray.from_arrays(ends, structs, type=field.type)
-
-
 def _flatten(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of the row with its dicts as lists of structs, and `options` and `report` as JSON texts."""
+    """Return a copy of the row with its dicts as lists, `options` and `report` as JSON texts, and missing defaults."""
     return {
+        **_DEFAULTS,
         **row,
         "options": _ENCODE(row["options"]),
         "report": _ENCODE(row["report"]),
         "payoffs": list(row["payoffs"].items()),
         "seats": [{"seat": seat, "instruction": "", **seating} for seat, seating in row["seats"].items()],
+        "turns": [
+            {
+                "source": DEFAULTS["turns.source"],
+                **turn,
+                "messages": [{"images": [], **message} for message in turn["messages"]],
+                "rewards": list(turn["rewards"].items()),
+            }
+            for turn in row["turns"]
+        ],
         "streams": [
             {"seat": seat, "segment": i, "entropy": [], "media": [], **stream}
             for seat, streams in row["streams"].items()

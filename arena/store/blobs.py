@@ -19,14 +19,10 @@ class Blobs:
     """Image store in a folder: one file per image, named by its SHA-256. Only one process may write at a time."""
 
     def __init__(self, folder: Path) -> None:
-        """Use this folder. It need not exist: the first `put` creates it."""
+        """Use this folder. It need not exist: the first image creates it."""
         self.folder = folder
         self._verified: set[str] = set()
         """Blobs that this process wrote or verified."""
-
-    def put(self, name: str, data: bytes) -> None:
-        """Store one image, as `put_all` does."""
-        self.put_all({name: data})
 
     def put_all(self, images: Mapping[str, bytes]) -> None:
         """Store images in files named by their keys, the SHA-256 in hex of their bytes, and sync them to disk.

@@ -1,4 +1,4 @@
-"""Manifest of a folder: hashes of all its files and of the manifest itself, to detect any change."""
+"""Hashes that detect any change: a folder's manifest of all its files, and JSON files that hold their own hash."""
 
 import hashlib
 import json
@@ -9,9 +9,11 @@ from typing import Any
 
 from arena.errors import StoreError
 from arena.store.files import explain_errors, join_inside, write_atomic
-from games.plain_files import open_plain, read_plain
+from games.plain_files import UNLIMITED, open_plain, read_plain
 
 MANIFEST = "manifest.json"
+SEAL = "sha256"
+"""Key in a sealed JSON file for the hash of everything else in it."""
 _PICKLES = frozenset({".bin", ".ckpt", ".joblib", ".npy", ".npz", ".pickle", ".pkl", ".pt", ".pth"})
 
 
@@ -72,6 +74,27 @@ def fingerprint(path: Path) -> dict[str, Any]:
 def digest(body: Any) -> str:
     """Return the SHA-256 in hex of a value's JSON with sorted keys."""
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+def write_sealed(path: Path, body: Mapping[str, Any], ensure_ascii: bool = True) -> dict[str, Any]:
+    """Write an object with its hash to a JSON file, and return the written object."""
+    sealed = {**body, SEAL: digest(body)}
+    write_atomic(path, json.dumps(sealed, indent=1, ensure_ascii=ensure_ascii) + "\n")
+    return sealed
+
+
+def read_sealed(path: Path, max_bytes: int = UNLIMITED) -> dict[str, Any]:
+    """Return the object in a file from `write_sealed`, without its hash. Raises StoreError if the file was changed."""
+    with explain_errors(path, "reading"):
+        text = read_plain(path, max_bytes)
+    try:
+        body = json.loads(text)
+        is_intact = body.pop(SEAL, None) == digest(body)
+    except (ValueError, AttributeError, TypeError, RecursionError):
+        is_intact = False
+    if not is_intact:
+        raise StoreError(f"{path} is not as it was written: restore it from a copy")
+    return dict(body)
 
 
 def _render(body: dict[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """Writer of the match log: JSON lines while an iteration plays, one Parquet file afterwards."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from threading import Lock, Timer
 from types import MappingProxyType
@@ -30,15 +30,11 @@ class MatchLog:
         self._reader = LogReader(folder)
         self._writers: dict[int, LineWriter] = {}
 
-    def append(self, record: MatchRecord) -> None:
-        """Append a finished or failed match to the log and sync it to disk. Raises the errors of `extend`."""
-        self.extend([record])
-
     def extend(self, records: Sequence[MatchRecord]) -> None:
-        """Append matches to the open logs of their iterations, and sync each log once. Images are stored first.
+        """Append finished or failed matches to the open logs of their iterations, and sync each log once.
 
-        On an error, none of an iteration's matches is written. Raises RecordError for values that the log cannot hold,
-        and StoreError for a sealed iteration or a failure of the disk.
+        Images are stored first. On an error, none of an iteration's matches is written. Raises RecordError for values
+        that the log cannot hold, and StoreError for a sealed iteration or a failure of the disk.
         """
         lines = [(record.iteration, _with_version(record.to_line())) for record in records]
         self._reader.blobs.put_all({name: data for record in records for name, data in record.pictures.items()})
@@ -86,19 +82,6 @@ class MatchLog:
         """Return the iterations whose log is converted to Parquet, so that no match can be added, ascending."""
         return [k for k in self.iterations() if log_path(self.folder, k, "parquet").exists()]
 
-    def read(self, iteration: int) -> list[dict[str, Any]]:
-        """Return an iteration's match rows, ordered by id, for `MatchRecord.from_json`. Raises LogError if damaged."""
-        return self._reader.read(iteration)
-
-    def credit(self, iteration: int) -> list[CreditRow]:
-        """Return reward and advantage of each of the iteration's turns; [] before credit has been assigned."""
-        return self._reader.credit(iteration)
-
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield every match's row, ordered by iteration and id."""
-        for iteration in self.iterations():
-            yield from self.read(iteration)
-
     def discard_after(self, iteration: int) -> list[int]:
         """Delete later iterations' logs and credit, and leftovers of a crash. Return the deleted iterations."""
         self.close()
@@ -112,7 +95,7 @@ class MatchLog:
         return later
 
     def close(self) -> None:
-        """Close the open files. A later `append` opens them again."""
+        """Close the open files. A later `extend` opens them again."""
         for number in list(self._writers):
             self._close(number)
 

@@ -6,7 +6,6 @@ are never followed.
 
 import os
 import stat
-import zlib
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,8 +15,6 @@ from games.plain_files import open_plain
 
 HEAD = 4096
 """Bytes at the beginning of a file that hold its signature."""
-PNG = b"\x89PNG\r\n\x1a\n"
-IHDR_END = len(PNG) + 25
 
 
 class Kind(NamedTuple):
@@ -70,11 +67,9 @@ def require_output(option: str, path: Path | None, kind: Kind) -> None:
 def write_output(option: str, path: Path, kind: Kind, data: bytes) -> None:
     """Write `data` atomically to `path`. Raises ConfigError as `require_output` does.
 
-    Pictures get their signature here. Raises ValueError if other data lacks the signature of its kind.
+    Raises ValueError if the data lacks the signature of its kind.
     """
     require_output(option, path, kind)
-    if kind is PICTURE:
-        data = _add_signature(data)
     if kind.signature not in data[:HEAD]:
         raise ValueError(f"{path}: this is not a {kind.label}")
     write_atomic(path, data)
@@ -87,10 +82,3 @@ def append_output(option: str, path: Path, kind: Kind, line: str) -> None:
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
         with os.fdopen(descriptor, "a", encoding="utf-8") as file:
             file.write(line + "\n")
-
-
-def _add_signature(png: bytes) -> bytes:
-    """Return the PNG with a text chunk, the signature of Arena's pictures, inserted after its header."""
-    body = PICTURE.signature
-    chunk = (len(body) - 4).to_bytes(4, "big") + body + zlib.crc32(body).to_bytes(4, "big")
-    return png[:IHDR_END] + chunk + png[IHDR_END:]

@@ -1,6 +1,5 @@
 """Readers of the folders of finished or running runs. They import no learning code."""
 
-import json
 import os
 import re
 from collections.abc import Collection, Iterator, Sequence
@@ -16,7 +15,7 @@ from arena.store.arrow import complete_table, matches_to_table, parquet_columns,
 from arena.store.blobs import Blobs
 from arena.store.files import CONFIG, explain_errors, require_config, require_run
 from arena.store.lines import LogError, read_lines
-from arena.store.manifest import digest
+from arena.store.manifest import read_sealed
 from arena.store.schema import (
     CREDIT,
     MATCHES,
@@ -29,8 +28,8 @@ from arena.store.schema import (
 from games.names import nearest
 from games.plain_files import open_plain, read_plain
 
-ENVIRONMENT, SEAL = "environment.json", "sha256"
-"""File with the run's environment, and its key for the hash of everything else in it."""
+ENVIRONMENT = "environment.json"
+"""File with the run's environment."""
 MAX_BYTES = 4 * 10**6
 """Maximum bytes of a run's config and of its environment."""
 FIELD_TYPES = {"experiment": dict, "versions": dict, "files": dict, "commands": list}
@@ -203,7 +202,8 @@ class FolderReader:
     def config(self) -> str:
         """Return the text of the run's `config.yaml`. Raises StoreError if it is not UTF-8 or too large."""
         try:
-            return self._read(CONFIG).decode("utf-8")
+            with explain_errors(self.path / CONFIG, "reading"):
+                return read_plain(self.path / CONFIG, MAX_BYTES).decode("utf-8")
         except UnicodeDecodeError:
             raise StoreError(f"{self.path / CONFIG} is damaged: it should be text in UTF-8") from None
 
@@ -212,26 +212,14 @@ class FolderReader:
 
         Raises StoreError if the file is damaged or was edited.
         """
-        path, text = self.path / ENVIRONMENT, self._read(ENVIRONMENT)
-        try:
-            body = json.loads(text)
-        except (ValueError, RecursionError):
-            body = None
-        if not isinstance(body, dict):
-            raise StoreError(f"{path} is damaged: it should be one JSON object")
-        if body.pop(SEAL, None) != digest(body):
-            raise StoreError(f"{path} is not as it was written: restore it from a copy")
+        path = self.path / ENVIRONMENT
+        body = read_sealed(path, MAX_BYTES)
         for name, kind in FIELD_TYPES.items():
             if body.get(name) is not None and not isinstance(body[name], kind):
                 raise StoreError(f"{path} is damaged: its {name} should be a {kind.__name__}: restore it from a copy")
         if not all(isinstance(command, dict) for command in body.get("commands") or ()):
             raise StoreError(f"{path} is damaged: a command should be a dict: restore it from a copy")
         return body
-
-    def _read(self, name: str) -> bytes:
-        path = self.path / name
-        with explain_errors(path, "reading"):
-            return read_plain(path, MAX_BYTES)
 
 
 class RunReader(FolderReader):

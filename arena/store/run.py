@@ -16,9 +16,9 @@ from arena.store.failures import FailureLog
 from arena.store.files import CONFIG, TEMPORARY, explain_errors, join_inside, make_folder, require_run, write_atomic
 from arena.store.lines import LineWriter, to_line
 from arena.store.locks import HOLDER, LOCK, lock_folder
-from arena.store.manifest import digest
+from arena.store.manifest import write_sealed
 from arena.store.matchlog import MatchLog
-from arena.store.reader import ENVIRONMENT, SEAL, RunReader, read_metrics
+from arena.store.reader import ENVIRONMENT, RunReader, read_metrics
 from games.plain_files import read_plain
 
 COPIED = ("roles", "games", "data", "parts")
@@ -190,8 +190,7 @@ def create_folder(
 
 def write_environment(folder: Path, environment: Mapping[str, Any]) -> None:
     """Write the `environment.json` of a run or pipeline, with its hash."""
-    body = to_plain(environment, "environment", gaps=True)
-    write_atomic(folder / ENVIRONMENT, json.dumps({**body, SEAL: digest(body)}, indent=1) + "\n")
+    write_sealed(folder / ENVIRONMENT, to_plain(environment, "environment", gaps=True))
 
 
 def _refuse_taken(folder: Path, empty_folder: str) -> None:

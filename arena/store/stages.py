@@ -4,7 +4,6 @@
 stages never start from incomplete or changed weights.
 """
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,10 +13,9 @@ from typing import Any
 from arena.errors import StoreError
 from arena.plain import to_plain
 from arena.store.contents import METRICS, check_newest
-from arena.store.files import CONFIG, STAGES, explain_errors, join_inside, write_atomic
-from arena.store.manifest import digest, fingerprint
-from arena.store.reader import SEAL, read_metrics
-from games.plain_files import read_plain
+from arena.store.files import CONFIG, STAGES, explain_errors, join_inside
+from arena.store.manifest import fingerprint, read_sealed, write_sealed
+from arena.store.reader import read_metrics
 
 DONE = "done.json"
 MAX_STAGES = 99
@@ -94,7 +92,7 @@ def write_stage_end(stage: Path, kind: str, weights: Mapping[str, Path]) -> Stag
     }
     metrics = read_metrics(stage / METRICS)
     body = to_plain({"kind": kind, "weights": entries, "metrics": metrics[-1] if metrics else {}}, DONE, gaps=True)
-    write_atomic(stage / DONE, json.dumps({**body, SEAL: digest(body)}, indent=1) + "\n")
+    write_sealed(stage / DONE, body)
     return StageEnd(weights, body["metrics"])
 
 
@@ -124,19 +122,16 @@ def read_done(stage: Path) -> dict[str, Any] | None:
     path = stage / DONE
     if not path.exists():
         return None
-    with explain_errors(path, "reading"):
-        text = read_plain(path)
+    body = read_sealed(path)
     try:
-        body = json.loads(text)
-        is_intact = body.pop(SEAL, None) == digest(body)
-        is_intact = is_intact and all(
+        is_valid = all(
             isinstance(entry["folder"], str) and isinstance(entry["files"], dict) for entry in body["weights"].values()
         )
-    except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
-        is_intact = False
-    if not is_intact:
+    except (KeyError, AttributeError, TypeError):
+        is_valid = False
+    if not is_valid:
         raise StoreError(f"{path} is not as it was written: restore it from a copy, or start a new run")
-    return dict(body)
+    return body
 
 
 def _fingerprints(folder: Path) -> dict[str, dict[str, Any]]:

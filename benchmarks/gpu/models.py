@@ -9,10 +9,11 @@ from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedConfig, Qw
 
 from agents.engines.base import Request
 from agents.engines.in_process import InProcessEngine
+from agents.model_folder import load_model
 from agents.precision import Precision
 from agents.published import ModuleWeights
 from agents.stream import Stream
-from agents.weights import DEFAULT, list_models, load_model, resolve
+from agents.weights import DEFAULT, list_models, resolve
 from arena.cli.loop import wait
 
 

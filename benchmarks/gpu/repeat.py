@@ -13,13 +13,15 @@ import numpy as np
 import torch
 from learners import ArenaLearner, choose_learner, make_lessons
 from models import build_model, make_request, play_conversations
+from safetensors.torch import save_file
 from sheet import Sheet
 from size import Size
 
 from agents.engines.in_process import InProcessEngine
+from agents.model_folder import load_model, load_tokenizer
 from agents.published import ModuleWeights
 from agents.scoring import StreamScorer, score_with_entropy
-from agents.weights import load_model, load_tokenizer, resolve
+from agents.weights import resolve
 from arena.cli.loop import wait
 
 Bits = dict[str, torch.Tensor]
@@ -119,12 +121,12 @@ def _check_loaded(sheet: Sheet, size: Size, device: torch.device) -> None:
         for _ in range(2):
             learner.update(lessons)
         model.save_pretrained(folder)
-        learner.trainer.write(Path(folder))
+        save_file(wait(learner.trainer.save()), Path(folder) / "optimizer.safetensors")
         load_tokenizer(resolve("nano")).save_pretrained(folder)
         other = load_model(Path(folder)).to(device)
         loaded = ArenaLearner(other, False, LR, BUDGET, gate_tolerance=1e9)
         loaded.rng = copy.deepcopy(learner.rng)
-        loaded.trainer.read(Path(folder), learner.trainer.state())
+        wait(loaded.trainer.load(Path(folder), learner.trainer.state()))
         learner.update(lessons)
         loaded.update(lessons)
     _claim_same_weights(sheet, "saved and loaded = never stopped", model, other)

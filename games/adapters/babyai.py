@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 from games.adapters.minigrid import ACTS, MiniGrid
@@ -22,7 +21,7 @@ class BabyAI(MiniGrid):
 class Expert:
     """Player that acts as BabyAI's bot. The bot fails on a few levels, such as KeyInBox; it then writes "done"."""
 
-    def __init__(self, game: MiniGrid) -> None:
+    def __init__(self, game: MiniGrid, seed: int) -> None:
         self.game = game
         self._bot: Any = None
         self._last: Any = None
@@ -41,9 +40,4 @@ class Expert:
         return ACTS[int(self._last)]
 
 
-def _expert(game: MiniGrid, seed: int) -> Callable[[View], str]:
-    """Return BabyAI's bot as a player."""
-    return Expert(game)
-
-
-BabyAI.players = {**MiniGrid.players, "expert": _expert}
+BabyAI.players = {**MiniGrid.players, "expert": Expert}

@@ -22,6 +22,8 @@ from games.base import to_one_line
 
 MAX_ANSWER_BYTES = 32 << 20
 """Maximum bytes of an answer."""
+INTERRUPT_SECONDS = 1.0
+"""Time within which an abandoned step notices, while it waits for an answer, that it was interrupted."""
 ROOT = Path(__file__).parents[2]
 
 
@@ -33,8 +35,9 @@ class Child:
     """Child process that answers one request at a time. It is killed when this object or this process ends.
 
     The interpreter `python` runs the class `Server` of `module` (see `child_server`); Arena need not be installed
-    there. `name` identifies the process in errors, `environment` adds environment variables, and `close` removes
-    `folder`. Threads may share the object. Raises ChildError if the process cannot be started.
+    there. `name` identifies the process in errors, and `environment` adds environment variables. The process has a
+    temporary folder of its own, which is removed with it. Threads may share the object. Raises ChildError if the
+    process cannot be started.
     """
 
     def __init__(
@@ -43,9 +46,9 @@ class Child:
         module: ModuleType,
         name: str,
         environment: Mapping[str, str] | None = None,
-        folder: TemporaryDirectory[str] | None = None,
     ) -> None:
-        self.name, self._folder = name, folder
+        self.name = name
+        self._folder = TemporaryDirectory(prefix="arena-child-", ignore_cleanup_errors=True)
         self._lock = threading.Lock()
         self._discarded: list[int] = []
         self.owner: int | None = None
@@ -53,11 +56,12 @@ class Child:
         self._buffer = b""
         paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
         python_path = os.pathsep.join(path for path in paths if path and Path(path).resolve() != ROOT)
-        command = [python, "-P", child_server.__file__, str(module.__file__)]
+        command = [python, "-P", child_server.__file__, str(module.__file__), self._folder.name]
+        own = {"PYTHONPATH": python_path, "TMPDIR": self._folder.name}
         try:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                start_new_session=True, env={**os.environ, "PYTHONPATH": python_path, **(environment or {})},
+                start_new_session=True, env={**os.environ, **own, **(environment or {})},
             )  # fmt: skip
         except OSError as error:
             raise ChildError(f"{name} cannot be started: {to_one_line(str(error))}") from None
@@ -86,8 +90,10 @@ class Child:
                 answer = self._exchange(
                     json.dumps({**request, "drop": discarded}).encode() + b"\n", time.monotonic() + seconds
                 )
-            except (OSError, ValueError, TimeoutError) as error:
-                self.close()
+            except BaseException as error:
+                self.close()  # after an interrupt, too: the next request would read this one's answer
+                if not isinstance(error, OSError | ValueError):
+                    raise
                 raise ChildError(f"{self.name}: {to_one_line(str(error), 300) or 'the process has ended'}") from None
             finally:
                 self.owner = None
@@ -100,10 +106,9 @@ class Child:
         self._discarded.append(number)
 
     def close(self) -> None:
-        """Kill the process and its descendants, and remove `folder`."""
+        """Kill the process and its descendants, and remove its temporary folder."""
         self._kill()
-        if self._folder is not None:
-            self._folder.cleanup()
+        self._folder.cleanup()
 
     def _exchange(self, line: bytes, deadline: float) -> dict[str, Any]:
         stdin, stdout = self._process.stdin, self._process.stdout
@@ -112,8 +117,11 @@ class Child:
         stdin.write(line)
         stdin.flush()
         while b"\n" not in self._buffer:
-            if not select.select([stdout], [], [], max(deadline - time.monotonic(), 0))[0]:
-                raise TimeoutError("no answer in time: the process was ended")
+            remaining = deadline - time.monotonic()
+            if not select.select([stdout], [], [], min(max(remaining, 0), INTERRUPT_SECONDS))[0]:
+                if remaining <= INTERRUPT_SECONDS:
+                    raise TimeoutError("no answer in time: the process was ended")
+                continue
             chunk = os.read(stdout.fileno(), 1 << 16)
             if not chunk or len(self._buffer) > MAX_ANSWER_BYTES:
                 raise ValueError("the process has ended" if not chunk else "the answer is too long")

@@ -1,17 +1,22 @@
 """Main program of a child process that answers lines of JSON with the class `Server` of a given file.
 
 Neither this file nor the given one imports modules of Arena, because their Python may not have it. The process ends
-when its standard input closes. Output printed by the served code is discarded.
+when its standard input closes, as when Arena is killed, and with it the processes that it started and the given
+temporary folder. Output printed by the served code is discarded.
 """
 
+import contextlib
 import importlib.util
 import json
 import os
+import resource
+import shutil
+import signal
 import sys
 import threading
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, NoReturn
 
 
 def make_server(path: Path) -> Any:
@@ -23,15 +28,16 @@ def make_server(path: Path) -> Any:
     return module.Server()
 
 
-def main(path: Path) -> None:
-    """Serve requests with the `Server` of the file at `path` until standard input closes."""
+def main(path: Path, folder: Path) -> None:
+    """Serve requests with the `Server` of the file at `path` until standard input closes, then `end`."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # also of processes that it starts, such as Java
     out, requests = os.fdopen(os.dup(1), "w"), SimpleQueue[str]()
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
     def listen() -> None:
         for line in sys.stdin:
             requests.put(line)
-        os._exit(0)
+        end(folder)
 
     threading.Thread(target=listen, daemon=True).start()
     server = make_server(path)
@@ -43,5 +49,16 @@ def main(path: Path) -> None:
         print(answer, file=out, flush=True)
 
 
+def end(folder: Path) -> NoReturn:
+    """Kill this process and those that it started, such as a browser, and remove the temporary folder."""
+    group = os.getpgrp()
+    if os.fork() == 0:
+        os.setsid()
+        with contextlib.suppress(OSError):  # none is left
+            os.killpg(group, signal.SIGKILL)
+        shutil.rmtree(folder, ignore_errors=True)
+    os._exit(0)
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

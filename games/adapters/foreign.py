@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import importlib
 import io
 import random
 import unicodedata
-from collections.abc import Iterator
-from typing import Any, Self
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -60,6 +61,25 @@ class OwnRandom:
         return twin
 
 
+def import_library(module: str, name: str, library: str, extra: str) -> Any:
+    """Import a module of another library, silently and without effect on the global random generators.
+
+    Raises ValueError, in one line with the name of the game and the extra to install, if it cannot be imported.
+    """
+    try:
+        with OwnRandom(np.random.default_rng(0)).activate():
+            return importlib.import_module(module)
+    except ImportError as error:
+        reason = f"{to_one_line(name, 90)} needs {library} ({to_one_line(str(error))})"
+        raise ValueError(f"{reason}: pip install 'arena-selfplay[{extra}]'") from None
+
+
+def split_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the settings of the wrapped environment among a game's options, and TextGame's options."""
+    settings = {name: value for name, value in options.items() if name not in SHARED}
+    return settings, {name: value for name, value in options.items() if name in SHARED}
+
+
 class ForeignGame(TextGame):
     """Base class of text games that wrap an environment of another library, stored in `env`.
 
@@ -69,8 +89,12 @@ class ForeignGame(TextGame):
 
     library: str
     stakes = 1.0
+    has_trials: ClassVar[bool] = False
+    """Whether trial matches may show that nothing is hidden, although `perfect_information` is False."""
 
     def __init__(self, env: str, seats: tuple[str, ...], **options: Any) -> None:
+        if unknown := options.keys() - {*SHARED}:
+            raise ValueError(f"{self.name}:{env} has no option '{min(unknown)}'")
         self.title, self.seats = env, seats
         self.env: Any = None
         self.faults: list[str] = []
@@ -96,8 +120,8 @@ class ForeignGame(TextGame):
 
     def hides_nothing(self) -> bool:
         """Return whether no seat has hidden information: declared, or found by trial matches (`openness`), cached."""
-        if self.perfect_information:
-            return True
+        if self.perfect_information or not self.has_trials:
+            return self.perfect_information
         key = (type(self), self.title, repr(getattr(self, "settings", "")), self.seats)
         if key not in _HIDES_NOTHING:
             _HIDES_NOTHING[key] = shows_everything(self)
@@ -110,6 +134,17 @@ class ForeignGame(TextGame):
     def clone(self) -> Self:
         """Return an independent copy of the running match, with the environment copied by `copy_env`."""
         return copy.deepcopy(self, {id(self.env): self.copy_env()})
+
+
+class SingleAgentGame(ForeignGame):
+    """Base class of games that wrap an environment of one agent, which loses nothing by giving up."""
+
+    seats = ("agent",)
+    rivals = False
+    stakes = 0.0
+
+    def __init__(self, env: str, **options: Any) -> None:
+        super().__init__(env, self.seats, **options)
 
 
 def sanitise(text: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from games.adapters.foreign import OwnRandom, sanitise, shorten
+from games.adapters.foreign import OwnRandom, import_library, sanitise, shorten
 from games.adapters.gymnasium import GymnasiumGame
 from games.adapters.named import split_settings
 from games.base import ACTION_LENGTH, IllegalAct, to_one_line
@@ -36,13 +36,7 @@ def find_environment(name: str) -> tuple[str, dict[str, Any]]:
     Raises ValueError, in one line, for an unknown game, or if GEM or the game's data is not installed.
     """
     id, settings = split_settings(name)
-    try:
-        with OwnRandom(np.random.default_rng(0)).activate():
-            importlib.import_module("gem")
-            registry = importlib.import_module("gem.envs.registration").ENV_REGISTRY
-    except ImportError as error:
-        reason = f"gem:{to_one_line(name, 80)} needs GEM ({to_one_line(str(error))})"
-        raise ValueError(f"{reason}: pip install 'arena-selfplay[gem]' in an environment of its own") from None
+    registry = import_library("gem.envs.registration", f"gem:{name}", "GEM", "gem").ENV_REGISTRY
     games = [known for known in registry if known.startswith(OFFLINE)]
     if id not in games:
         hint = nearest(id, games) or f" (one of {len(games)} is {games[0]})"

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from games.adapters.foreign import SHARED, ForeignGame, OwnRandom, sanitise, shorten
+from games.adapters.foreign import OwnRandom, SingleAgentGame, sanitise, shorten, split_options
 from games.adapters.modules import import_module, parse_module
 from games.adapters.named import split_settings
 from games.adapters.pettingzoo import to_texts
@@ -57,7 +57,7 @@ def find_environment(name: str) -> tuple[str, dict[str, Any]]:
     return id, settings
 
 
-class GymnasiumGame(ForeignGame):
+class GymnasiumGame(SingleAgentGame):
     """Single-agent game in a Gymnasium environment `env` with discrete or text actions and small observations.
 
     The environment's settings are given in the name or as options. Other options: max_turns (default 200), the limit of
@@ -68,9 +68,6 @@ class GymnasiumGame(ForeignGame):
 
     name = "gymnasium"
     library = "Gymnasium"
-    seats = ("agent",)
-    stakes = 0.0
-    rivals = False
     metadata: ClassVar[dict[str, Any]] = {"name": "gymnasium_v0", "render_modes": ["ansi"]}
     reward_parts: Mapping[str, str] = {REWARD: "what the environment pays at the step"}
 
@@ -81,10 +78,10 @@ class GymnasiumGame(ForeignGame):
         self, env: str, *, max_turns: int = 200, acts: Sequence[str] | None = None, ansi: bool = False, **options: Any
     ) -> None:
         self.id, settings = self.find(env)
-        self.settings = settings | {key: value for key, value in options.items() if key not in SHARED}
-        self.settings |= {"render_mode": "ansi"} if flag("ansi", ansi) else {}
+        others, shared = split_options(options)
+        self.settings = settings | others | ({"render_mode": "ansi"} if flag("ansi", ansi) else {})
         self.ansi, self.max_turns = ansi, whole_number("max_turns", max_turns, least=1, most=MAX_TURNS)
-        super().__init__(env, self.seats, **{key: value for key, value in options.items() if key in SHARED})
+        super().__init__(env, **shared)
         self._start(OwnRandom(np.random.default_rng(0)), 0)
         try:
             self.words = self._action_words(acts)
@@ -109,17 +106,9 @@ class GymnasiumGame(ForeignGame):
         """Return `steps_left`, the number of remaining acts."""
         return {"steps_left": self.max_turns - self.turns}
 
-    def private(self, seat: str) -> dict[str, Any]:
-        """Return {}: observations are messages."""
-        return {}
-
     def legal(self, seat: str) -> list[str] | None:
         """Return the words of the actions that the environment's action mask allows, or None if actions are texts."""
         return [word for action, word in enumerate(self.words) if self._is_allowed(action)] if self.words else None
-
-    def hides_nothing(self) -> bool:
-        """Return False: the agent may not observe the whole state, so search players may not look ahead."""
-        return False
 
     def play(self, seat: str, act: str) -> str:
         """Take the action that the text names, ignoring case and extra blanks, and return its word.
@@ -167,7 +156,7 @@ class GymnasiumGame(ForeignGame):
     def close(self) -> None:
         """Close the environment. Records an exception in `faults`."""
         env, self.env = self.env, None
-        if env is not None:
+        if hasattr(env, "close"):  # some of GEM's environments have no such method
             try:
                 with self._random.activate():
                     env.close()

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from games.adapters.foreign import SHARED, ForeignGame, OwnRandom
+from games.adapters.foreign import ForeignGame, OwnRandom, split_options
 from games.adapters.minigrid_words import describe
 from games.adapters.minigrid_worlds import find_environment, make_environment
 from games.base import IllegalAct, choice, to_one_line, whole_number
@@ -50,12 +50,12 @@ class MiniGrid(ForeignGame):
         self.view = choice("view", view, "text", "picture", "both")
         self.acts = (1 if view == "text" else 3) if acts is None else whole_number("acts", acts, least=1, most=8)
         self.tile = whole_number("tile", tile, least=4, most=32)
-        self.settings = {key: value for key, value in options.items() if key not in SHARED}
+        self.settings, shared = split_options(options)
         for key, value in self.settings.items():
             if isinstance(value, int | float) and not isinstance(value, bool):
                 least, most = (1, MAX_STEPS) if key == "max_steps" else (0, MAX_SETTING)
                 whole_number(key, value, least=least, most=most)
-        super().__init__(env, self.seats, **{key: value for key, value in options.items() if key in SHARED})
+        super().__init__(env, self.seats, **shared)
         self.id = find_environment(self.family, env)
         self.env = make_environment(self.id, self.settings, OwnRandom(np.random.default_rng(0)), 0)
 
@@ -77,17 +77,9 @@ class MiniGrid(ForeignGame):
         """Return the `mission` and `steps_left`, the environment's remaining steps."""
         return {"mission": to_one_line(str(self.env.mission)), "steps_left": max(self.env.steps_remaining, 0)}
 
-    def private(self, seat: str) -> dict[str, Any]:
-        """Return {}: all facts are public."""
-        return {}
-
     def legal(self, seat: str) -> list[str]:
         """Return all single acts, including those without an effect now."""
         return list(ACTS)
-
-    def hides_nothing(self) -> bool:
-        """Return False: cells outside the view are hidden, so search players may not look ahead."""
-        return False
 
     def situation(self, seat: str) -> str:
         """Return the environment's hash of its state, and the carried object, as text."""

@@ -7,9 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
-
-from games.adapters.foreign import OwnRandom
+from games.adapters.foreign import OwnRandom, import_library
 from games.base import to_one_line
 from games.names import nearest
 
@@ -25,12 +23,7 @@ def find_environment(family: str, name: str) -> str:
     Raises ValueError, in one line with the nearest name, if there is none, or if the library is not installed.
     """
     prefix = f"{family}-"
-    try:
-        with OwnRandom(np.random.default_rng(0)).activate():
-            importlib.import_module("minigrid")
-    except ImportError as error:
-        needs, reason = f"{family.lower()}:{to_one_line(name, 80)} needs MiniGrid", to_one_line(str(error))
-        raise ValueError(f"{needs} ({reason}): pip install 'arena-selfplay[minigrid]'") from None
+    import_library("minigrid", f"{family.lower()}:{name}", "MiniGrid", "minigrid")
     registry = importlib.import_module("gymnasium").registry
     known = [key.removeprefix(prefix) for key in registry if key.startswith(prefix)]
     if name not in known:

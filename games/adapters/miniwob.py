@@ -8,7 +8,6 @@ import random
 import re
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal
 
@@ -16,7 +15,7 @@ import numpy as np
 
 from games.adapters import miniwob_child
 from games.adapters.child import Child
-from games.adapters.foreign import SHARED, ForeignGame, OwnRandom, sanitise, shorten
+from games.adapters.foreign import SingleAgentGame, import_library, sanitise, shorten
 from games.adapters.pool import Pool
 from games.base import ACTION_LENGTH, IllegalAct, choice, to_one_line, whole_number
 from games.contracts import Image, View
@@ -40,12 +39,7 @@ def find_task(name: str) -> str:
 
     Raises ValueError, in one line, for an unknown task, or if MiniWoB++ or a browser is missing.
     """
-    try:
-        with OwnRandom(np.random.default_rng(0)).activate():
-            importlib.import_module("gymnasium").register_envs(importlib.import_module("miniwob"))
-    except ImportError as error:
-        reason = f"miniwob:{to_one_line(name, 80)} needs MiniWoB++ ({to_one_line(str(error))})"
-        raise ValueError(f"{reason}: pip install 'arena-selfplay[miniwob]'") from None
+    import_library("miniwob", f"miniwob:{name}", "MiniWoB++", "miniwob")
     if shutil.which("chromedriver") is None:
         raise ValueError(f"miniwob:{to_one_line(name, 80)} needs a browser: apt-get install chromium chromium-driver")
     registry = importlib.import_module("gymnasium").registry
@@ -57,10 +51,8 @@ def find_task(name: str) -> str:
 
 
 def _start_process() -> Child:
-    """Start a child process. Its browser starts with the first request; its files are removed when it is closed."""
-    folder = tempfile.TemporaryDirectory(prefix="arena-miniwob-", ignore_cleanup_errors=True)
-    environment = {"TMPDIR": folder.name, "HOME": folder.name}
-    return Child(sys.executable, miniwob_child, "the process of the browser", environment, folder)
+    """Start a child process. Its browser starts with the first request."""
+    return Child(sys.executable, miniwob_child, "the process of the browser")
 
 
 POOL = Pool(_start_process, MAX_BROWSERS)
@@ -98,7 +90,7 @@ class Page:
         self.close()
 
 
-class MiniWob(ForeignGame):
+class MiniWob(SingleAgentGame):
     """Single-agent game on a web page of the MiniWoB++ task `env`, such as click-button.
 
     Acts: click REF, type REF TEXT, press KEY, where REF is an element's number in the observation. The page's clock is
@@ -108,11 +100,8 @@ class MiniWob(ForeignGame):
 
     name = "miniwob"
     library = "MiniWoB++"
-    seats = ("agent",)
     blocks = True
     whole_acts = True
-    rivals = False
-    stakes = 0.0
     metadata: ClassVar[dict[str, Any]] = {"name": "miniwob_v0", "render_modes": ["ansi"]}
     reward_parts: Mapping[str, str] = {REWARD: "the page's own reward, without its discount for time, at least 0"}
 
@@ -121,10 +110,8 @@ class MiniWob(ForeignGame):
     ) -> None:
         self.view = choice("view", view, "text", "picture", "both")
         self.max_turns = whole_number("max_turns", max_turns, least=1, most=1000)
-        if unknown := options.keys() - {*SHARED}:
-            raise ValueError(f"miniwob:{env} has no option '{min(unknown)}'")
         self.task = find_task(env)
-        super().__init__(env, self.seats, **options)
+        super().__init__(env, **options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Load a page with a seed from `rng`, and show it."""
@@ -144,19 +131,11 @@ class MiniWob(ForeignGame):
         """Return the `task` in words and `turns_left`, the number of remaining acts."""
         return {"task": self._task_text, "turns_left": self.max_turns - self.turns}
 
-    def private(self, seat: str) -> dict[str, Any]:
-        """Return {}: observations are messages."""
-        return {}
-
     def legal(self, seat: str) -> list[str] | None:
         """Return a click on each element, or None if an element of the page takes text."""
         if any(element["tag"] in TEXT_INPUTS for element in self.elements):
             return None
         return [f"click {element['ref']}" for element in self.elements]
-
-    def hides_nothing(self) -> bool:
-        """Return False: pages have hidden behaviour, so search players may not look ahead."""
-        return False
 
     def picture(self, hash: str) -> bytes:
         """Return the picture with this hash. Raises KeyError if the match has shown none."""

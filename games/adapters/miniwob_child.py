@@ -18,6 +18,7 @@ class Server:
     """Request handler with a browser, which is restarted only for another task."""
 
     def __init__(self) -> None:
+        os.environ["HOME"] = os.environ["TMPDIR"]  # for the browser's files
         os.environ["SE_OFFLINE"] = "true"  # else selenium would download drivers
         self.task = ""
         self.env: Any = None

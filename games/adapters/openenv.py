@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from games.adapters.foreign import SHARED, ForeignGame, sanitise, shorten
+from games.adapters.foreign import SingleAgentGame, sanitise, shorten
 from games.adapters.modules import require_allowed
 from games.adapters.openenv_server import (
     LOCAL_HOSTS,
@@ -64,7 +64,7 @@ def check_name(name: str) -> str:
     return name
 
 
-class OpenEnv(ForeignGame):
+class OpenEnv(SingleAgentGame):
     """Single-agent game in an OpenEnv environment. `env` is the URL of a local server, or `module:app` to serve.
 
     An act is the action as a JSON object, or only the value if the action has a single field. An action that the server
@@ -74,20 +74,15 @@ class OpenEnv(ForeignGame):
 
     name = "openenv"
     library = "OpenEnv"
-    seats = ("agent",)
     blocks = True
     whole_acts = True
-    rivals = False
-    stakes = 0.0
     metadata: ClassVar[dict[str, Any]] = {"name": "openenv_v0", "render_modes": ["ansi"]}
     reward_parts: Mapping[str, str] = {REWARD: "what the environment pays at the step"}
 
     def __init__(self, env: str, *, max_turns: int = 100, **options: Any) -> None:
         self.max_turns = whole_number("max_turns", max_turns, least=1, most=10_000)
-        if unknown := options.keys() - {*SHARED}:
-            raise ValueError(f"openenv:{env} has no option '{min(unknown)}'")
         check_name(env)
-        super().__init__(env, self.seats, **options)
+        super().__init__(env, **options)
         try:
             schema = action_schema(env)
         except ServerError as error:
@@ -121,10 +116,6 @@ class OpenEnv(ForeignGame):
         """Return `turns_left`, the number of acts before the match is cut."""
         return {"turns_left": self.max_turns - self.turns}
 
-    def private(self, seat: str) -> dict[str, Any]:
-        """Return {}: observations are messages."""
-        return {}
-
     def legal(self, seat: str) -> list[str] | None:
         """Return the values that the schema lists if an action has a single field, else None."""
         if len(self._fields) != 1:
@@ -134,10 +125,6 @@ class OpenEnv(ForeignGame):
         if not isinstance(listed, list) or not 0 < len(listed) <= MAX_LISTED:
             return None
         return [value if isinstance(value, str) else json.dumps(value) for value in listed]
-
-    def hides_nothing(self) -> bool:
-        """Return False: the agent may not observe the whole state, so search players may not look ahead."""
-        return False
 
     def play(self, seat: str, act: str) -> str:
         """Send an action and return its text in one line. Raises IllegalAct if it is malformed or refused."""

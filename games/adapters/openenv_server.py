@@ -144,7 +144,7 @@ class Server:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 the process writes to it as long as it lives
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=self._errors, start_new_session=True,
-            env={**os.environ, "PYTHONPATH": python_path},
+            env={**os.environ, "PYTHONPATH": python_path, "TMPDIR": self._folder.name},
         )  # fmt: skip
         self._kill = register_kill(self, self._process)
         self._await_start()
@@ -219,6 +219,7 @@ def end():
 threading.Thread(target=end, daemon=True).start()
 import resource
 resource.setrlimit(resource.RLIMIT_AS, (16 << 30, 16 << 30))
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 import uvicorn
 uvicorn.run(sys.argv[1], uds=sys.argv[2], log_level="error")
 """

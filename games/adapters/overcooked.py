@@ -6,13 +6,13 @@ import contextlib
 import functools
 import importlib
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from games.adapters.foreign import SHARED, ForeignGame, OwnRandom
+from games.adapters.foreign import ForeignGame, OwnRandom, import_library
 from games.base import IllegalAct, choice, to_one_line, whole_number
 from games.contracts import View
 from games.names import nearest
@@ -31,12 +31,7 @@ def find_kitchen(name: str) -> str:
 
     Raises ValueError, in one line, for an unknown kitchen, or if Overcooked-AI is not installed.
     """
-    try:
-        with OwnRandom(np.random.default_rng(0)).activate():  # gym prints a warning
-            folder = importlib.import_module(f"{MODULE}.static").LAYOUTS_DIR
-    except ImportError as error:
-        reason = f"overcooked:{to_one_line(name, 80)} needs Overcooked-AI ({to_one_line(str(error))})"
-        raise ValueError(f"{reason}: pip install 'arena-selfplay[overcooked]'") from None
+    folder = import_library(f"{MODULE}.static", f"overcooked:{name}", "Overcooked-AI", "overcooked").LAYOUTS_DIR
     kitchens = sorted(path.stem for path in Path(folder).glob("*.layout"))
     if name not in kitchens:
         hint = nearest(name, kitchens) or f" (one of {len(kitchens)} is {kitchens[0]})"
@@ -87,8 +82,6 @@ class Overcooked(ForeignGame):
         self.start = choice("start", start, "layout", "random")
         self.pays = tuple(choice("pays", part, *PARTS) for part in ([pays] if isinstance(pays, str) else pays))
         self.cooperative = SHAPED not in self.pays
-        if unknown := options.keys() - {*SHARED}:
-            raise ValueError(f"overcooked:{env} has no option '{min(unknown)}'")
         self.kitchen_name = find_kitchen(env)
         cooks = range(1, load_kitchen(self.kitchen_name).num_players + 1)
         super().__init__(env, tuple(f"cook_{number}" for number in cooks), **options)
@@ -123,17 +116,9 @@ class Overcooked(ForeignGame):
         """
         return dict(self._shown)
 
-    def private(self, seat: str) -> dict[str, Any]:
-        """Return {}: everything is public, except pending acts."""
-        return {}
-
     def legal(self, seat: str) -> list[str]:
         """Return the six acts, whether or not they have an effect now."""
         return list(ACTS)
-
-    def hides_nothing(self) -> bool:
-        """Return False, so that search players may not look ahead: cooks act at the same time."""
-        return False
 
     def situation(self, seat: str) -> str:
         """Return the kitchen's state as text, without the time."""
@@ -291,7 +276,10 @@ def _make_planner(name: str) -> Any:
 
 
 class Greedy:
-    """Player that acts as Overcooked-AI's GreedyHumanModel, which at each step heads for the nearest urgent target."""
+    """Player that acts as Overcooked-AI's GreedyHumanModel, which at each step heads for the nearest urgent target.
+
+    Raises ValueError for a kitchen that the model cannot play.
+    """
 
     def __init__(self, game: Overcooked, seed: int) -> None:
         orders = load_kitchen(game.kitchen_name).start_all_orders
@@ -315,9 +303,4 @@ class Greedy:
         return FACING[act]
 
 
-def _expert(game: Overcooked, seed: int) -> Callable[[View], str]:
-    """Return the library's greedy cook as a player. Raises ValueError for a kitchen that the cook cannot play."""
-    return Greedy(game, seed)
-
-
-Overcooked.players = {"noop": lambda game, seed: lambda view: "stay", "expert": _expert}
+Overcooked.players = {"noop": lambda game, seed: lambda view: "stay", "expert": Greedy}

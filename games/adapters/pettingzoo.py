@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium import spaces
 from pettingzoo import AECEnv
 
-from games.adapters.foreign import SHARED, ForeignGame, OwnRandom
+from games.adapters.foreign import ForeignGame, OwnRandom, split_options
 from games.adapters.modules import import_module
 from games.adapters.pettingzoo_words import NUMBERS, WORDS
 from games.base import IllegalAct, to_one_line
@@ -87,10 +87,12 @@ class PettingZooGame(ForeignGame):
     metadata: ClassVar[dict[str, Any]] = {"name": "pettingzoo_v0", "render_modes": ["ansi"]}
     reward_parts: Mapping[str, str] = {OUTCOME: "what the environment pays at the step"}
     library = "PettingZoo"
+    has_trials = True
 
     def __init__(self, env: str | Callable[..., Any], **options: Any) -> None:
         title, make = (env, load(env)) if isinstance(env, str) else (getattr(env, "__name__", "environment"), env)
-        inner = make(**{key: value for key, value in options.items() if key not in SHARED})
+        settings, shared = split_options(options)
+        inner = make(**settings)
         if not isinstance(inner, AECEnv):
             raise ValueError(f"{title} is no PettingZoo AEC environment but a {type(inner).__name__}")
         inner.reset(seed=0)
@@ -102,7 +104,7 @@ class PettingZooGame(ForeignGame):
                 raise ValueError(f"{title} has no discrete actions that could be words: {inner.action_space(agent)}")
         self.wording = WORDS.get(title.rpartition(".")[2], NUMBERS)
         self.perfect_information = self.wording.has_perfect_information
-        super().__init__(title, seats, **{key: value for key, value in options.items() if key in SHARED})
+        super().__init__(title, seats, **shared)
         self.env = inner
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from games.adapters.foreign import SHARED, ForeignGame, sanitise, shorten
+from games.adapters.foreign import SingleAgentGame, sanitise, shorten
 from games.adapters.scienceworld_worlds import World, find_gold_path, find_tasks, load_splits
 from games.base import ACTION_LENGTH, IllegalAct, choice, flag, to_one_line, whole_number
 from games.contracts import View
@@ -21,7 +21,7 @@ FULL_SCORE = 100
 LONGEST_ACT = 200
 
 
-class ScienceWorld(ForeignGame):
+class ScienceWorld(SingleAgentGame):
     """Single-agent game in the ScienceWorld task `env`, such as boil, or in a random one of its 30 tasks (`all`).
 
     The seed selects a variation of the task. Options besides TextGame's: split "train", "dev", "test" or "all" three;
@@ -32,10 +32,7 @@ class ScienceWorld(ForeignGame):
 
     name = "scienceworld"
     library = "ScienceWorld"
-    seats = ("agent",)
     blocks = True
-    rivals = False
-    stakes = 0.0
     metadata: ClassVar[dict[str, Any]] = {"name": "scienceworld_v0", "render_modes": ["ansi"]}
     reward_parts: Mapping[str, str] = {
         SCORE: "the act's gain in score, as a share of 100, beyond that of the start; failing takes back what was paid",
@@ -60,10 +57,8 @@ class ScienceWorld(ForeignGame):
         )
         self.max_turns = whole_number("max_turns", max_turns, least=1, most=10_000)
         self.pays = tuple(choice("pays", part, *PARTS) for part in ([pays] if isinstance(pays, str) else pays))
-        if unknown := options.keys() - {*SHARED}:
-            raise ValueError(f"scienceworld:{env} has no option '{min(unknown)}'")
         self.tasks = find_tasks(env)
-        super().__init__(env, self.seats, **options)
+        super().__init__(env, **options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Draw a task and a variation, load it, and show the room."""
@@ -100,10 +95,6 @@ class ScienceWorld(ForeignGame):
     def legal(self, seat: str) -> list[str] | None:
         """Return ScienceWorld's valid acts, sorted, or None with `listed: false`."""
         return list(self._acts) if self.listed else None
-
-    def hides_nothing(self) -> bool:
-        """Return False: other rooms are hidden, so search players may not look ahead."""
-        return False
 
     def play(self, seat: str, act: str) -> str:
         """Perform an act and return it. Raises IllegalAct for an act that is neither listed nor understood.
@@ -163,7 +154,7 @@ def clean_text(text: str) -> str:
 class Expert:
     """Player that follows ScienceWorld's gold path (its own solution), and then writes "look around"."""
 
-    def __init__(self, game: ScienceWorld) -> None:
+    def __init__(self, game: ScienceWorld, seed: int) -> None:
         self.game, self._done = game, 0
 
     def __call__(self, view: View) -> str:
@@ -174,9 +165,4 @@ class Expert:
         return path[self._done - 1] if self._done <= len(path) else WAIT
 
 
-def _expert(game: ScienceWorld, seed: int) -> Callable[[View], str]:
-    """Return a player that follows the gold path."""
-    return Expert(game)
-
-
-ScienceWorld.players = {"noop": lambda game, seed: lambda view: WAIT, "expert": _expert}
+ScienceWorld.players = {"noop": lambda game, seed: lambda view: WAIT, "expert": Expert}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import shutil
 import sys
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from typing import Any
 
 from games.adapters import scienceworld_child
 from games.adapters.child import Child
+from games.adapters.foreign import import_library
 from games.adapters.pool import Pool
 from games.base import to_one_line
 from games.names import nearest
@@ -19,8 +19,10 @@ MAX_MACHINES = 8
 """Maximum number of Java machines of this process."""
 SECONDS = 100.0
 """Timeout of a request, below that of a turn. Loading with the gold path takes up to 16 s."""
-JAVA = "-Xmx512m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:+UnlockExperimentalVMOptions -XX:hashCode=2"
-"""Java's options: limited memory, and constant hash codes, so that objects have the same order at every load."""
+JAVA = (
+    "-Xmx512m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -XX:+UnlockExperimentalVMOptions -XX:hashCode=2"
+)
+"""Java's options: limited memory, no performance data in /tmp, and constant hash codes, which keep objects in order."""
 ALL = "all"
 UNKNOWN = "No known action matches that input."
 
@@ -30,11 +32,8 @@ def find_tasks(name: str) -> tuple[str, ...]:
 
     Raises ValueError, in one line, for an unknown task, or if ScienceWorld or Java is not installed.
     """
-    try:
-        tasks = tuple(importlib.import_module("scienceworld.constants").ID2TASK.values())
-    except ImportError as error:
-        reason = f"scienceworld:{to_one_line(name, 80)} needs ScienceWorld ({to_one_line(str(error))})"
-        raise ValueError(f"{reason}: pip install 'arena-selfplay[scienceworld]'") from None
+    constants = import_library("scienceworld.constants", f"scienceworld:{name}", "ScienceWorld", "scienceworld")
+    tasks = tuple(constants.ID2TASK.values())
     if shutil.which("java") is None:
         raise ValueError(f"scienceworld:{to_one_line(name, 80)} needs Java: apt-get install default-jre-headless")
     if name == ALL:

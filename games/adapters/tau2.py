@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from games.adapters import tau2_child
 from games.adapters.child import Child, ChildError
-from games.adapters.foreign import SHARED, ForeignGame, sanitise, shorten
+from games.adapters.foreign import ForeignGame, sanitise, shorten
 from games.adapters.verifiers import START_SECONDS, Rollout, describe_tools, parse_calls
 from games.base import ACTION_LENGTH, IllegalAct, choice, to_one_line, whole_number
 from games.contracts import TOOL, View
@@ -58,15 +58,28 @@ def start_process(domain: str) -> tuple[Child, dict[str, Any]]:
 
     The matches of a domain share the process. Raises ChildError if it cannot be started.
     """
-    python = os.environ.get(PYTHON) or sys.executable
-    key = os.getpid(), python, domain
+    key = _make_key(domain)
     with _STARTING:
-        if key in _LOADED and not _LOADED[key][0].is_alive:
-            _LOADED.pop(key)[0].close()
-        if key not in _LOADED:
-            child = Child(python, tau2_child, f"the process of tau2:{domain}")
+        if key not in _LOADED or not _LOADED[key][0].is_alive:
+            if key in _LOADED:
+                _LOADED[key][0].close()
+            child = Child(key[1], tau2_child, f"the process of tau2:{domain}")
             _LOADED[key] = child, child.ask({"load": domain}, START_SECONDS)
         return _LOADED[key]
+
+
+def describe_domain(domain: str) -> dict[str, Any]:
+    """Return a domain's policy, tools and splits. Raises ChildError if its process cannot be started.
+
+    They are cached, so that creating a game does not fail if the domain's process has just ended.
+    """
+    key = _make_key(domain)
+    return _LOADED[key][1] if key in _LOADED else start_process(domain)[1]
+
+
+def _make_key(domain: str) -> tuple[int, str, str]:
+    """Return the key of a domain's process: this process's id, the Python and the domain."""
+    return os.getpid(), os.environ.get(PYTHON) or sys.executable, domain
 
 
 class Tau2(ForeignGame):
@@ -94,11 +107,9 @@ class Tau2(ForeignGame):
     ) -> None:
         self.domain, self.split = check_domain(domain), choice("split", split, "train", "test", "base")
         self.max_turns = whole_number("max_turns", max_turns, least=1, most=1000)
-        if unknown := options.keys() - {*SHARED}:
-            raise ValueError(f"tau2:{domain} has no option '{min(unknown)}'")
         super().__init__(domain, self.seats, **options)
         try:
-            _, self._domain = start_process(domain)
+            self._domain = describe_domain(domain)
         except ChildError as error:
             raise ValueError(f"tau2:{domain} cannot be loaded: {error}") from None
 
@@ -135,10 +146,6 @@ class Tau2(ForeignGame):
     def definitions(self, seat: str) -> list[dict[str, Any]]:
         """Return the seat's tools in the format of OpenAI's API."""
         return [{"type": "function", "function": tool} for tool in self._domain["tools"][TAU2_ROLES[seat]]]
-
-    def hides_nothing(self) -> bool:
-        """Return False: the scenario is hidden from the agent, so search players may not look ahead."""
-        return False
 
     def play(self, seat: str, act: str) -> str:
         """Send a message or call tools. Returns the message in one line, or "" for calls.
@@ -211,7 +218,7 @@ class TaskPlayer:
     call, or after `PATIENCE` further messages.
     """
 
-    def __init__(self, game: Tau2) -> None:
+    def __init__(self, game: Tau2, seed: int) -> None:
         self.game, self.said = game, 0
 
     def __call__(self, view: View) -> str:
@@ -234,9 +241,4 @@ class TaskPlayer:
         return "Please go on." if self.said <= 2 + PATIENCE and due is not None else ENDINGS[0]
 
 
-def _script(game: Tau2, seed: int) -> Callable[[View], str]:
-    """Return the scripted player of tau2's reference solution."""
-    return TaskPlayer(game)
-
-
-Tau2.players = {"noop": lambda game, seed: lambda view: "Hello.", "expert": _script}
+Tau2.players = {"noop": lambda game, seed: lambda view: "Hello.", "expert": TaskPlayer}

@@ -63,7 +63,6 @@ class Server:
 
     def __init__(self) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # otherwise litellm downloads prices
         importlib.import_module("loguru").logger.remove()  # otherwise every tool result is formatted and logged
         self.domain = ""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-import importlib
 import re
 from collections.abc import Mapping
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
-from games.adapters.foreign import SHARED, ForeignGame, OwnRandom, sanitise, shorten
+from games.adapters.foreign import ForeignGame, OwnRandom, import_library, sanitise, shorten, split_options
 from games.base import ACTION_LENGTH, IllegalAct, to_one_line, whole_number
 from games.contracts import Message
 from games.names import nearest
@@ -36,13 +35,8 @@ def find_environment(name: str) -> Any:
 
     Raises ValueError if TextArena is not installed or has no such environment.
     """
-    try:
-        registry = importlib.import_module("textarena.envs.registration").ENV_REGISTRY
-    except ImportError as error:
-        reason = to_one_line(str(error))
-        raise ValueError(
-            f"textarena:{name} needs TextArena ({reason}): pip install 'arena-selfplay[textarena]'"
-        ) from None
+    module = "textarena.envs.registration"
+    registry = import_library(module, f"textarena:{name}", "TextArena", "textarena").ENV_REGISTRY
     if name not in registry:
         hint = nearest(name, registry) or " (textarena.envs.registration.ENV_REGISTRY lists them)"
         raise ValueError(f"TextArena has no environment '{name}'{hint}")
@@ -62,13 +56,13 @@ class TextArenaGame(ForeignGame):
     metadata: ClassVar[dict[str, Any]] = {"name": "textarena_v0", "render_modes": ["ansi"]}
     reward_parts: Mapping[str, str] = {OUTCOME: "what TextArena pays at the end"}
     library = "TextArena"
+    has_trials = True
 
     def __init__(self, env: str, *, players: int | None = None, **options: Any) -> None:
         find_environment(env)
-        self.settings = {key: value for key, value in options.items() if key not in SHARED}
+        self.settings, shared = split_options(options)
         requested = None if players is None else whole_number("players", players, least=1, most=MAX_PLAYERS)
         number = self._find_player_count(env, (2, 1, *range(3, MAX_PLAYERS + 1)) if requested is None else (requested,))
-        shared = {key: value for key, value in options.items() if key in SHARED}
         super().__init__(env, tuple(f"player_{n}" for n in range(number)), **shared)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:

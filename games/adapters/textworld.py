@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from games.adapters.foreign import SHARED, ForeignGame, sanitise, shorten
+from games.adapters.foreign import SingleAgentGame, sanitise, shorten
 from games.adapters.textworld_games import MAX_CACHED, compile_game, parse_name
 from games.base import ACTION_LENGTH, IllegalAct, choice, to_one_line, whole_number
 from games.contracts import View
@@ -35,7 +35,7 @@ LOADING = threading.Lock()
 """Lock held while a game is loaded or copied, because TextWorld's parsers share global state."""
 
 
-class TextWorld(ForeignGame):
+class TextWorld(SingleAgentGame):
     """Single-agent game in generated TextWorld games. `env` names the generator.
 
     The generators are w2-o3-q4 (rooms, objects, acts to the goal), coin_collector, treasure_hunter and cooking, with
@@ -47,10 +47,7 @@ class TextWorld(ForeignGame):
 
     name = "textworld"
     library = "TextWorld"
-    seats = ("agent",)
     blocks = True  # while a game is compiled
-    rivals = False
-    stakes = 0.0
     metadata: ClassVar[dict[str, Any]] = {"name": "textworld_v0", "render_modes": ["ansi"]}
     reward_parts: Mapping[str, str] = {
         WIN: "1 when the goal is reached",
@@ -76,9 +73,7 @@ class TextWorld(ForeignGame):
         self._numbers = [n for n in range(self.games) if split == "all" or is_held_out(n) == (split == "test")]
         if not self._numbers:
             raise ValueError(f"games must be at least {TEST_INTERVAL} with split: test, not {games}")
-        if unknown := options.keys() - {*SHARED}:
-            raise ValueError(f"textworld:{env} has no option '{min(unknown)}': settings are part of the name")
-        super().__init__(env, self.seats, **options)
+        super().__init__(env, **options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Draw a game, compile it unless it is cached, and show the first room."""
@@ -113,10 +108,6 @@ class TextWorld(ForeignGame):
     def legal(self, seat: str) -> list[str]:
         """Return TextWorld's admissible commands, sorted."""
         return list(self._commands)
-
-    def hides_nothing(self) -> bool:
-        """Return False: other rooms are hidden, so search players may not look ahead."""
-        return False
 
     def situation(self, seat: str) -> str:
         """Return the game's number and all facts of its world, as text."""

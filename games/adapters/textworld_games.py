@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib
 import json
 import os
 import re
@@ -19,10 +18,8 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
-import numpy as np
-
 from games.adapters import textworld_child
-from games.adapters.foreign import OwnRandom
+from games.adapters.foreign import import_library
 from games.adapters.named import Setting, split_settings
 from games.base import flag, to_one_line, whole_number
 from games.slow import offload
@@ -92,7 +89,7 @@ def parse_name(name: str) -> Kind:
         _check_cooking(settings)
     else:
         whole_number("level", settings["level"], least=1, most=MAX_LEVELS[generator])
-    _require_textworld(name)
+    import_library("textworld", f"textworld:{name}", "TextWorld", "textworld")
     return Kind(generator, tuple(settings.items()))
 
 
@@ -104,16 +101,6 @@ def _check_cooking(settings: dict[str, Setting]) -> None:
         raise ValueError(f"go must be one of {', '.join(map(str, PLACES))}, not {settings['go']}")
     for setting in FLAGS:
         flag(setting, settings[setting])
-
-
-def _require_textworld(name: str) -> None:
-    """Raise ValueError, naming the extra to install, if TextWorld cannot be imported, which takes a second."""
-    try:
-        with OwnRandom(np.random.default_rng(0)).activate():
-            importlib.import_module("textworld")
-    except ImportError as error:
-        reason = f"textworld:{to_one_line(name, 80)} needs TextWorld ({to_one_line(str(error))})"
-        raise ValueError(f"{reason}: pip install 'arena-selfplay[textworld]'") from None
 
 
 def compile_game(kind: Kind, number: int, held_out: bool) -> Path:
@@ -152,12 +139,14 @@ def build(request: str) -> tuple[bytes, bytes]:
         except subprocess.TimeoutExpired:
             raise RuntimeError(f"TextWorld made no game within {COMPILE_SECONDS:.0f} s: {request}") from None
         finally:
-            if child.poll() is None:  # timed out or interrupted
-                os.killpg(child.pid, signal.SIGKILL)
+            if child.poll() != 0:  # timed out, interrupted or failed; the compiler outlives a killed child
+                with contextlib.suppress(OSError):
+                    os.killpg(child.pid, signal.SIGKILL)
                 child.communicate()
         if child.returncode:
             reason = to_one_line(errors.decode("utf-8", "replace")[-2000:], 300)
-            raise RuntimeError(f"TextWorld cannot make the game {request}: {reason}")
+            ended = f"its process ended with code {child.returncode}"
+            raise RuntimeError(f"TextWorld cannot make the game {request}: {reason or ended}")
         return Path(folder, "game.json").read_bytes(), Path(folder, "game.z8").read_bytes()
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from games.adapters import verifiers_child
 from games.adapters.child import Child, ChildError
-from games.adapters.foreign import SHARED, ForeignGame, sanitise, shorten
+from games.adapters.foreign import SingleAgentGame, sanitise, shorten, split_options
 from games.adapters.modules import require_allowed
 from games.adapters.named import split_settings
 from games.base import ACTION_LENGTH, IllegalAct, choice, to_one_line, whole_number
@@ -33,8 +33,8 @@ PROMPT_LENGTH = 16_000
 MAX_CALLS = 8
 ID = re.compile(r"[\w./-]+")
 MODULE = re.compile(r"[\w.]+:\w+")
-_CHILDREN: dict[tuple[Any, ...], Child] = {}
-_SIZES: dict[tuple[Any, ...], dict[str, int]] = {}
+_CHILDREN: dict[tuple[int, str, str, str], Child] = {}
+_SIZES: dict[tuple[int, str, str, str], dict[str, int]] = {}
 _STARTING = threading.Lock()
 
 
@@ -63,17 +63,31 @@ def start_process(id: str, settings: Mapping[str, Any]) -> tuple[Child, dict[str
 
     The environment's matches share the process. Raises ChildError if the environment cannot be loaded.
     """
-    python = os.environ.get(PYTHON) or sys.executable
-    key = (os.getpid(), python, id, json.dumps(settings, sort_keys=True, default=str))
+    key = _make_key(id, settings)
     with _STARTING:
         child = _CHILDREN.get(key)
         if child is None or not child.is_alive:
             if child is not None:
                 child.close()  # ends the processes that it started
-            child = Child(python, verifiers_child, f"the process of verifiers:{id}")
+            child = Child(key[1], verifiers_child, f"the process of verifiers:{id}")
             _SIZES[key] = child.ask({"load": id, "settings": dict(settings)}, START_SECONDS)
             _CHILDREN[key] = child
         return child, _SIZES[key]
+
+
+def count_rows(id: str, settings: Mapping[str, Any]) -> dict[str, int]:
+    """Return the numbers of an environment's data rows by split. Raises ChildError if it cannot be loaded.
+
+    They are cached, so that creating a game does not fail if the environment's process has just ended.
+    """
+    key = _make_key(id, settings)
+    return _SIZES[key] if key in _SIZES else start_process(id, settings)[1]
+
+
+def _make_key(id: str, settings: Mapping[str, Any]) -> tuple[int, str, str, str]:
+    """Return the key of an environment's process: this process's id, the Python, the name and the settings."""
+    python = os.environ.get(PYTHON) or sys.executable
+    return os.getpid(), python, id, json.dumps(settings, sort_keys=True, default=str)
 
 
 class Rollout:
@@ -125,7 +139,7 @@ class Rollout:
         self.drop()
 
 
-class Verifiers(ForeignGame):
+class Verifiers(SingleAgentGame):
     """Single-agent game in the verifiers environment `env`: its id, or `module:callable`, with settings in brackets.
 
     The seed selects a row of the data set of the `split`, "train" or "test" (the evaluation set). The environment's own
@@ -137,11 +151,8 @@ class Verifiers(ForeignGame):
 
     name = "verifiers"
     library = "verifiers"
-    seats = ("agent",)
     blocks = True
     whole_acts = True
-    rivals = False
-    stakes = 0.0
     metadata: ClassVar[dict[str, Any]] = {"name": "verifiers_v0", "render_modes": ["ansi"]}
     reward_parts: Mapping[str, str] = {REWARD: "the rubric's weighted sum, at the end"}
 
@@ -149,12 +160,13 @@ class Verifiers(ForeignGame):
         self, env: str, *, split: Literal["train", "test"] = "train", max_turns: int = 32, **options: Any
     ) -> None:
         self.id, settings = parse_name(env)
-        self.settings = settings | {key: value for key, value in options.items() if key not in SHARED}
+        others, shared = split_options(options)
+        self.settings = settings | others
         self.split = choice("split", split, "train", "test")
         self.max_turns = whole_number("max_turns", max_turns, least=1, most=1000)
-        super().__init__(env, self.seats, **{key: value for key, value in options.items() if key in SHARED})
+        super().__init__(env, **shared)
         try:
-            _, sizes = start_process(self.id, self.settings)
+            sizes = count_rows(self.id, self.settings)
         except ChildError as error:
             raise ValueError(f"verifiers:{to_one_line(self.id, 80)} cannot be loaded: {error}") from None
         if not sizes[self.split]:
@@ -189,10 +201,6 @@ class Verifiers(ForeignGame):
             {"type": "function", "function": {key: tool[key] for key in ("name", "description", "parameters")}}
             for tool in self._tools
         ]
-
-    def hides_nothing(self) -> bool:
-        """Return False: answers are hidden, so search players may not look ahead."""
-        return False
 
     def play(self, seat: str, act: str) -> str:
         """Send the act as the model's reply, and return it in one line.

@@ -148,7 +148,6 @@ class Server:
 
     def __init__(self) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         self.loop = asyncio.new_event_loop()
         self.env: Any = None
         self.rows: dict[str, Any] = {}

@@ -46,10 +46,6 @@ class SimultaneousGame(TextGame):
         now = min(len(self.history) + 1, self.rounds)
         return {"round": now, "rounds": self.rounds, "history": [[*choices] for choices in self.history]}
 
-    def private(self, seat: str) -> dict[str, Any]:
-        """Return {}: the seat has no private facts."""
-        return {}
-
     def play(self, seat: str, act: str) -> str:
         """Store the seat's choice, which stays hidden, and return "". The last choice of a round settles it."""
         self.chosen[seat] = self.read(seat, act)

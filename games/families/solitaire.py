@@ -59,10 +59,6 @@ class Solitaire(TextGame):
         elif self.turns_left == 1:
             self.end("turns", failure)
 
-    def private(self, seat: str) -> dict[str, Any]:
-        """Return {}: the only seat's facts are the public ones."""
-        return {}
-
     def figures(self) -> dict[str, float | bool | str]:
         """Return `solved`: whether the goal was reached."""
         return {"solved": self.ended == "solved"}

@@ -11,12 +11,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from games.base import IllegalAct, flag, number, to_one_line, whole_number
+from games.base import IllegalAct, choice, flag, number, number_range, to_one_line, whole_number
 from simulators.base import MIXED, Script
 from simulators.clinic import acts, players
 from simulators.clinic.advice import MAX_RECOMMENDATIONS, Advice
 from simulators.clinic.chart import Chart
-from simulators.clinic.fees import Reward, choose_fees, outcome_fees
+from simulators.clinic.fees import FEES, OUTCOME, Reward
 from simulators.clinic.patient import SHORT, Patient
 from simulators.clinic.posterior import Inference, entropy, load_inference, strain_limit
 from simulators.clinic.record import draw_record, make_twin, restore_record
@@ -45,8 +45,8 @@ class Clinic(PersonGame):
     need the extra `clinic`; their modules state the licences.
     budget: number of questions and tests per match, or [low, high] to draw it for each match.
     slip: share of wrong answers of a cooperative patient.
-    reward: "outcome" pays `diagnosis` (1 if right), `cost` (-question_cost or -test_cost), `repeat` (-0.1) and -0.1 for
-    illegal acts; a question alone never pays. "doctoragent" replicates DoctorAgent-RL (`simulators.clinic.fees`).
+    reward: "outcome" pays `diagnosis` (1 if right), `cost` (a question -0.01, a test -0.03), `repeat` (-0.1) and -0.1
+    for illegal acts; a question alone never pays. "doctoragent" replicates DoctorAgent-RL (`simulators.clinic.fees`).
     recommendations: number of recommendations, one of which ends a diagnosis (DIAGNOSE disease RECOMMEND 1, terse
     `Db1`); 0 for none. The right one pays `recommendation` in "doctoragent".
     information: weight of the shaping reward (part `information`), 0 by default. Each act pays its change of the
@@ -82,8 +82,6 @@ class Clinic(PersonGame):
         budget: int | list[int] | tuple[int, int] = (2, 20),
         slip: float = 0.05,
         reward: Reward = "outcome",
-        question_cost: float = 0.01,
-        test_cost: float = 0.03,
         recommendations: int = 0,
         information: float = 0.0,
         terse: bool = False,
@@ -94,12 +92,11 @@ class Clinic(PersonGame):
         self.key = make_key(source, table, diseases, symptoms)
         self.table = load_table(self.key)
         self.diseases, self.symptoms = len(self.table.names), len(self.table.signs)
-        self.budgets = _parse_budget(budget)
+        self.budgets = number_range("budget", budget, 0)
         self.slip = number("slip", slip)
         if self.slip > 1:
             raise ValueError(f"slip must be a share from 0 to 1, not {slip!r}")
-        self.outcome = outcome_fees(number("question_cost", question_cost), number("test_cost", test_cost))
-        self.fees = choose_fees(reward, self.outcome)
+        self.fees = FEES[choice("reward", reward, *FEES)]
         self.information = number("information", information)
         self.terse, self.open_book = flag("terse", terse), flag("open_book", open_book)
         recommended = whole_number("recommendations", recommendations, 0, min(MAX_RECOMMENDATIONS, self.diseases))
@@ -219,7 +216,7 @@ class Clinic(PersonGame):
         `entropy` is in bits. `letter` is the code of the true disease in terse mode. `advised` tells whether the
         recommendation was right.
         """
-        record, names, fees = self.patient.record, self.table.names, self.outcome
+        record, names, fees = self.patient.record, self.table.names, OUTCOME
         chances = self.solver.posterior(self.chart, self.budget)
         success = self.named == record.disease
         posterior_named = 0.0 if self.named is None else float(chances[self.named])
@@ -365,12 +362,3 @@ class Clinic(PersonGame):
             return 0.0
         unknown = entropy(self.solver.posterior(self.chart, self.budget)) / math.log2(self.diseases)
         return self.information * (1 - unknown)
-
-
-def _parse_budget(option: object) -> tuple[int, int]:
-    """Parse the option `budget`, a number or [low, high], to (low, high). Raises ValueError for anything else."""
-    ends = option if isinstance(option, list | tuple) else (option, option)
-    if len(ends) != 2:
-        raise ValueError(f"budget must be a whole number or [low, high], not {option!r}")
-    low = whole_number("budget", ends[0], 0)
-    return low, whole_number("budget", ends[1], low)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 Reward = Literal["outcome", "doctoragent"]
-REPEAT = 0.1
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,8 @@ class Fees:
         )
 
 
-def outcome_fees(question_cost: float, test_cost: float) -> Fees:
-    """Return fees that reward only the right diagnosis (1). Questions, tests, repeats and illegal acts cost."""
-    return Fees(diagnosis=1.0, question=-question_cost, test=-test_cost, repeat=-REPEAT, invalid=-REPEAT)
-
-
+OUTCOME = Fees(diagnosis=1.0, question=-0.01, test=-0.03, repeat=-0.1, invalid=-0.1)
+"""Rewards for the right diagnosis only. Questions, tests, repeats and illegal acts cost."""
 DOCTORAGENT = Fees(
     diagnosis=5.0, question=0.0, test=0.0, repeat=-2.0, invalid=-2.0, answered=1.0, unsure=-1.0, recommendation=5.0,
     overrun=-5.0,
@@ -58,11 +55,4 @@ DOCTORAGENT = Fees(
 
 The original grants 0 to 5 each by the textual similarity of diagnosis and recommendation; here each is right or wrong.
 """
-
-
-def choose_fees(reward: Reward, outcome: Fees) -> Fees:
-    """Return the fees for `reward`: `outcome` for "outcome", `DOCTORAGENT` for "doctoragent", else raise ValueError."""
-    options = {"outcome": outcome, "doctoragent": DOCTORAGENT}
-    if reward not in options:
-        raise ValueError(f'reward must be "outcome" or "doctoragent", not {reward!r}')
-    return options[reward]
+FEES: Mapping[Reward, Fees] = {"outcome": OUTCOME, "doctoragent": DOCTORAGENT}

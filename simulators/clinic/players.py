@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from games.contracts import View
-from simulators.base import Script
+from simulators.base import Script, silent
 from simulators.clinic import acts
 from simulators.clinic.advice import Advice
 from simulators.clinic.chart import Chart
@@ -49,11 +49,6 @@ class Visit(Protocol):
     def left(self) -> int:
         """Remaining questions and tests together."""
         ...
-
-
-def noop(game: Visit, seed: int) -> Script:
-    """Return a player that always writes an empty text."""
-    return lambda view: ""
 
 
 def at_random(game: Visit, seed: int) -> Script:
@@ -130,7 +125,7 @@ def _format_act(game: Visit, kind: str, index: int) -> str:
 
 
 PLAYERS: Mapping[str, Callable[[Visit, int], Script]] = {
-    "noop": noop,
+    "noop": silent,
     "random": at_random,
     "oracle": oracle,
     "asker": asker,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import NamedTuple
 
-from games.base import whole_number
+from games.base import choice, whole_number
 from simulators.clinic import networks, orphanet
 from simulators.clinic.signs import MAX_DISEASES, SYMPTOMS
 from simulators.clinic.synthetic import invent_table
@@ -31,8 +31,7 @@ def make_key(source: str, seed: int, diseases: int | None, symptoms: int | None)
 
     Raises ValueError for an unknown source, an invalid size, or a size of a published network, which is fixed.
     """
-    if source not in SOURCES:
-        raise ValueError(f"source must be one of {', '.join(SOURCES)}, not {source!r}")
+    choice("source", source, *SOURCES)
     if source in PGMPY:
         if (diseases, symptoms, seed) != (None, None, 0):
             raise ValueError(f"{source} has its own diseases and symptoms: leave out diseases, symptoms and table")

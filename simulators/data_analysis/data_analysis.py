@@ -130,10 +130,6 @@ class DataAnalysis(Simulator):
     def _locate(self, name: str) -> str:
         return DATABASE if self.kind == "sqlite" else f"{name}.{self.kind}"
 
-    def private(self, seat: str) -> dict[str, Any]:
-        """Return {}: no seat has private facts."""
-        return {}
-
     def hidden(self) -> dict[str, tuple[str, ...]]:
         """Return the answer until code has run, unless it is public or has at most two characters."""
         answer = str(self.question.answer)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from games.base import flag, number, whole_number
+from games.base import choice, flag, number, number_range, whole_number
 from games.contracts import TOOL
 from simulators.base import Script
 from simulators.desk import listing, players, tasks
@@ -78,18 +78,10 @@ class Desk(PersonGame):
         penalty: float = 0.1,
         **options: Any,
     ) -> None:
-        if domain not in WORLDS:
-            raise ValueError(f"domain must be one of {', '.join(WORLDS)}, not {domain!r}")
-        if tools not in ("signatures", "json"):
-            raise ValueError(f'tools must be "signatures" or "json", not {tools!r}')
+        self.domain = choice("domain", domain, *WORLDS)
+        self.tools_style = choice("tools", tools, "signatures", "json")
         max_goals = WORLDS[domain].max_goals
-        goals = (1, max_goals) if goals is None else goals
-        ends = goals if isinstance(goals, list | tuple) else (goals, goals)
-        if len(ends) != 2:
-            raise ValueError(f"goals must be a whole number or [low, high], not {goals!r}")
-        low = whole_number("goals", ends[0], 1, max_goals)
-        self.goals = low, whole_number("goals", ends[1], low, max_goals)
-        self.domain, self.tools_style = domain, tools
+        self.goals = number_range("goals", (1, max_goals) if goals is None else goals, 1, max_goals)
         self.cost, self.max_turns = number("cost", cost), whole_number("max_turns", max_turns, 1)
         self.calls, self.terse = whole_number("calls", calls, 1), flag("terse", terse)
         self.stakes = self.max_turns * self.cost

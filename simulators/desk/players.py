@@ -17,9 +17,6 @@ from simulators.desk.goals import Goal
 from simulators.desk.policy import Rule
 from simulators.desk.world import World
 
-FUMBLES = 0.4
-"""Probability of a random act of the `fumbler`."""
-
 
 class Match(Protocol):
     """Attributes of a desk match (`Desk`) that the scripted players use."""
@@ -64,15 +61,6 @@ def refuser(game: Match, seed: int) -> Script:
 def account(game: Match, seed: int) -> Script:
     """Return an oracle that repairs only the account, and gives no instructions about a customer's phone."""
     return _make_agent(game, lambda goal: bool(goal.reasons), instructs=False)
-
-
-def fumbler(game: Match, seed: int) -> Script:
-    """Return an oracle that plays a random listed act with probability `FUMBLES`, seeded by `seed`.
-
-    Its matches also show how a customer answers an agent that errs.
-    """
-    expert, random_player, rng = oracle(game, seed), at_random(game, seed), random.Random(f"fumbler {seed}")
-    return lambda view: (random_player if view.legal and rng.random() < FUMBLES else expert)(view)
 
 
 def _make_agent(game: Match, denies: Callable[[Goal], bool], instructs: bool = True) -> Script:
@@ -133,6 +121,5 @@ PLAYERS: Mapping[str, Callable[[Match, int], Script]] = {
     "oracle": oracle,
     "obedient": obedient,
     "refuser": refuser,
-    "fumbler": fumbler,
     "account": account,
 }

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from games.base import IllegalAct, choice, flag, whole_number
+from games.base import IllegalAct, choice, flag, number_range, whole_number
 from games.contracts import TOOL, View
 from simulators.base import Script, Simulator
 from simulators.prover.coq import CoqLibrary
@@ -60,10 +60,8 @@ class Prover(Simulator):
         **options: Any,
     ) -> None:
         self.kind, self.terse = choice("kind", kind, "rewrite", "coq"), flag("terse", terse)
-        self.depth, self.operators = (
-            _read_range("depth", depth, 1, MAX_PROOF),
-            _read_range("operators", operators, 2, 6),
-        )
+        self.depth = number_range("depth", depth, 1, MAX_PROOF)
+        self.operators = number_range("operators", operators, 2, 6)
         turns = self.depth[1] + SPARE_TURNS if max_turns is None else max_turns
         self.max_turns = whole_number("max_turns", turns, least=self.depth[1])
         if kind == "coq" and (why := find_coq_obstacle()):
@@ -92,10 +90,6 @@ class Prover(Simulator):
     def public(self) -> dict[str, Any]:
         """Return `goal` (the goal in focus), `turns_left`, and the kind's facts (`Proof.facts`)."""
         return {"goal": self.proof.goal, "turns_left": self.turns_left, **self.proof.facts()}
-
-    def private(self, seat: str) -> dict[str, Any]:
-        """Return {}: no seat has private facts."""
-        return {}
 
     def situation(self, seat: str) -> str:
         """Return the open goals and lemmas as text."""
@@ -142,17 +136,6 @@ class Prover(Simulator):
     def floor(self) -> float:
         """Success rate of the player `random` with these options, over `FLOOR_MATCHES` matches with fixed seeds."""
         return _measure_floor(self.split, self.kind, self.depth, self.operators, self.max_turns)
-
-
-def _read_range(name: str, value: int | Sequence[int], minimum: int, maximum: int) -> tuple[int, int]:
-    """Return an option's range. Raises ValueError, naming it, unless it is a number or [low, high] in the limits."""
-    ends = [value, value] if isinstance(value, int) else list(value) if isinstance(value, Sequence) else []
-    if len(ends) != 2 or isinstance(value, str):
-        raise ValueError(f"{name} must be a whole number or [low, high], not {value!r:.60}")
-    low, high = (whole_number(name, end, least=minimum, most=maximum) for end in ends)
-    if low > high:
-        raise ValueError(f"{name} must be [low, high], not {value!r:.60}")
-    return low, high
 
 
 @cache

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from games.base import ACTION_LENGTH, flag, to_one_line, whole_number
+from games.base import ACTION_LENGTH, choice, flag, to_one_line, whole_number
 from games.contracts import View
 from games.families.book import fold
 from simulators.base import Script
@@ -60,8 +60,7 @@ class Critique(Reasoning):
     }
 
     def __init__(self, *, protocol: str = "retry", reference: bool = True, feedback: int = 400, **options: Any) -> None:
-        if protocol not in ("retry", "code"):
-            raise ValueError(f'protocol must be "retry" or "code", not {protocol!r}: others have one try')
+        choice("protocol", protocol, "retry", "code")  # others have one try
         self.reference = flag("reference", reference)
         self.feedback = whole_number("feedback", feedback, least=1, most=4000)
         super().__init__(protocol=protocol, **options)  # type: ignore[arg-type]

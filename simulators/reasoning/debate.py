@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from games.base import ACTION_LENGTH, IllegalAct, to_one_line, whole_number
+from games.base import ACTION_LENGTH, IllegalAct, choice, to_one_line, whole_number
 from games.contracts import View
 from games.families.book import fold
 from simulators.base import DRAWS, Script, SimulatorFault
 from simulators.reasoning import gym, replies
 from simulators.reasoning.task_game import PLAYERS, TaskGame
-from simulators.reasoning.tasks import RIGHT, require_choice
+from simulators.reasoning.tasks import RIGHT
 from simulators.reasoning.typed import strip_wording
 
 VERDICT = "verdict"
@@ -54,7 +54,7 @@ class Debate(TaskGame):
         count = whole_number("debaters", debaters, least=2, most=16)
         self.seats = tuple(f"debater_{n + 1}" for n in range(count))
         self.rounds = whole_number("rounds", rounds, least=1, most=32)
-        self.answer = require_choice("answer", answer, replies.ANSWERS)
+        self.answer = choice("answer", answer, *replies.ANSWERS)
         self.tasks = gym.read_task_option(task)
         super().__init__(**options)
 
@@ -98,10 +98,6 @@ class Debate(TaskGame):
             if self.answer == "plain"
             else {seat: to_one_line(text, ACTION_LENGTH) for seat, text in texts.items()},
         }
-
-    def private(self, seat: str) -> dict[str, Any]:
-        """Return {}: no seat has private facts."""
-        return {}
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
         """Return {"answer": …}, or {} if it is under three characters, in question or rules, or already given."""

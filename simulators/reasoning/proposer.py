@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from games.base import IllegalAct, whole_number
+from games.base import IllegalAct, choice, whole_number
 from games.contracts import View
-from simulators.base import Script, Simulator, SimulatorFault
+from simulators.base import PAYS, Script, Simulator, SimulatorFault, silent
 from simulators.reasoning import gym, replies
-from simulators.reasoning.tasks import RIGHT, require_choice
+from simulators.reasoning.tasks import RIGHT
 from simulators.reasoning.typed import Family, TypedTask, is_same_number, make_families
 
 Pay = Literal["hard", "frontier"]
 PROPOSER = "proposer"
 CHALLENGE = "challenge"
-PAYS: Mapping[str, Callable[[float], float]] = {"hard": lambda s: 1.0 - s, "frontier": lambda s: 4.0 * s * (1.0 - s)}
-"""The proposer's reward by solve rate s: decreasing as in SSP, or largest at s = 1/2."""
 TRIES = 1000
 
 
@@ -64,10 +62,10 @@ class ProposerSolver(Simulator):
         self.families = make_families(families)
         self.solvers = tuple(f"solver_{n + 1}" for n in range(whole_number("solvers", solvers, least=1, most=64)))
         self.seats = (PROPOSER, *self.solvers)
-        self.pay_rule = require_choice("pay", pay, list(PAYS))
+        self.pay_rule = choice("pay", pay, *PAYS)
         self.opening_length = whole_number("opening", opening, least=0, most=2)
         self.rounds = whole_number("rounds", rounds, least=1)
-        self.answer = require_choice("answer", answer, replies.ANSWERS)
+        self.answer = choice("answer", answer, *replies.ANSWERS)
         super().__init__(illegal=illegal, penalty=penalty, **options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
@@ -282,4 +280,4 @@ def _make_oracle(game: ProposerSolver, seed: int) -> Script:
     return answer
 
 
-ProposerSolver.players = {"noop": lambda game, seed: lambda view: "", "random": _make_random, "oracle": _make_oracle}
+ProposerSolver.players = {"noop": silent, "random": _make_random, "oracle": _make_oracle}

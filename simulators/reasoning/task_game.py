@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from games.contracts import View
-from simulators.base import Script, Simulator
+from simulators.base import Script, Simulator, silent
 from simulators.reasoning import gym, replies
 
 
@@ -24,11 +24,6 @@ class TaskGame(Simulator):
     def guess(self, rng: np.random.Generator) -> str:
         """Return the answer to another random task of the family: plausible, but usually wrong."""
         return gym.draw_task(self.task.family, self.tasks[self.task.family], rng).answer
-
-
-def noop(game: TaskGame, seed: int) -> Script:
-    """Return a player that writes nothing."""
-    return lambda view: ""
 
 
 def random(game: TaskGame, seed: int) -> Script:
@@ -58,5 +53,5 @@ def swapper(game: TaskGame, seed: int) -> Script:
 
 
 PLAYERS: Mapping[str, Callable[[Any, int], Script]] = {
-    "noop": noop, "random": random, "oracle": oracle, "swapper": swapper
+    "noop": silent, "random": random, "oracle": oracle, "swapper": swapper
 }  # fmt: skip

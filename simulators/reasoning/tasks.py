@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
-from games.base import IllegalAct, flag, number, whole_number
+from games.base import IllegalAct, choice, flag, number, whole_number
 from games.contracts import TOOL, View
 from games.families.book import fold
 from games.slow import offload
@@ -75,17 +75,17 @@ class Reasoning(TaskGame):
         output_bytes: int = 2000,
         **options: Any,
     ) -> None:
-        self.protocol = require_choice("protocol", protocol, get_args(Protocol))
+        self.protocol = choice("protocol", protocol, *get_args(Protocol))
         with_code = self.blocks = protocol == "code"  # code runs in a child process
         if max_turns is not None and protocol not in ("retry", "units", "code"):
             raise ValueError(f'max_turns goes with protocol "retry", "units" or "code", not with "{protocol}"')
         self.max_turns = whole_number("max_turns", TURNS[protocol] if max_turns is None else max_turns, least=1)
         needs_marks = protocol in ("units", "code")
         forms = [form for form in replies.ANSWERS if not (needs_marks and form == "plain")]
-        self.answer = require_choice("answer", answer or ("boxed" if needs_marks else "plain"), forms)
+        self.answer = choice("answer", answer or ("boxed" if needs_marks else "plain"), *forms)
         if code is not None and not with_code:
             raise ValueError('code goes with protocol "code"')
-        self.code = require_choice("code", code or "fence", replies.CODES)
+        self.code = choice("code", code or "fence", *replies.CODES)
         self.partial = flag("partial", partial)
         if self.partial and protocol == "retry":
             raise ValueError('protocol "retry" tells right from wrong only: leave out partial')
@@ -144,10 +144,6 @@ class Reasoning(TaskGame):
         return {
             "question": self.task.question, "terse": terse, "family": self.task.family, "turns_left": self.turns_left
         }  # fmt: skip
-
-    def private(self, seat: str) -> dict[str, Any]:
-        """Return {}: no seat has private facts."""
-        return {}
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
         """Return {"answer": …}, or {} if the answer is shorter than three characters, or in the question or rules."""
@@ -304,13 +300,6 @@ def _list_totals(task: gym.Task) -> list[str]:
         lines.append(f"{total} {sign} {term} = {after}\n")
         total = after
     return lines
-
-
-def require_choice(name: str, value: object, known: Sequence[str]) -> str:
-    """Return the option `name` as text. Raises ValueError, listing the known values, unless it is one of them."""
-    if value not in known:
-        raise ValueError(f"{name} must be one of {', '.join(known)}, not {value!r}")
-    return str(value)
 
 
 Reasoning.players = {**PLAYERS, "coder": _make_coder, "reckoner": _make_reckoner, "rethinker": _make_rethinker}

@@ -11,6 +11,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from os.path import expanduser
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +103,7 @@ def load(path: str) -> Catalogue:
 
     The users' range of price caps is set from the prices. Raises ValueError that names the first invalid row and a fix.
     """
-    file = tables.expand_path(path, "catalogue")
+    file = Path(expanduser(path))
     rows = list(itertools.islice(_read_rows(file), MAX_ITEMS + 1))
     if not MIN_ITEMS <= len(rows) <= MAX_ITEMS:
         count = len(rows) if len(rows) < MIN_ITEMS else "too many"

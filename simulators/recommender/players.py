@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from games.contracts import View
-from simulators.base import Script
+from simulators.base import Script, silent
 from simulators.recommender import yardstick
 from simulators.recommender.acts import Act, format_act
 from simulators.recommender.catalogue import Item
@@ -42,11 +42,6 @@ class Match(Protocol):
 
 
 Serve = Callable[[Service], Act]
-
-
-def noop(game: Match, seed: int) -> Script:
-    """Return a player that always writes an empty text."""
-    return lambda view: ""
 
 
 def at_random(game: Match, seed: int) -> Script:
@@ -156,7 +151,7 @@ def _format_act(game: Match, act: Act) -> str:
 
 
 PLAYERS: Mapping[str, Callable[[Match, int], Script]] = {
-    "noop": noop,
+    "noop": silent,
     "random": at_random,
     "oracle": oracle,
     "popular": popular,

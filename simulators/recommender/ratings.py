@@ -10,6 +10,7 @@ import functools
 from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
+from os.path import expanduser
 from pathlib import Path
 
 import numpy as np
@@ -47,7 +48,7 @@ class Ratings:
 
 def load_ratings(path: str) -> Ratings:
     """Load ratings, and genres from the same file or a `movies.csv` next to it. Raises ValueError with row and fix."""
-    file = tables.expand_path(path, "ratings")
+    file = Path(expanduser(path))
     users: dict[str, int] = {}
     items: dict[str, int] = {}
     genres_of: dict[str, tuple[str, ...]] = {}

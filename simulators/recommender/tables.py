@@ -16,14 +16,6 @@ MAX_BYTES = 4 * 10**9
 """Maximum file size in bytes; MovieLens' largest file has 0.9 GB."""
 
 
-def expand_path(path: str, purpose: str) -> Path:
-    """Return the path with `~` expanded. Raises ValueError, naming the file's `purpose`, for an unknown `~user`."""
-    try:
-        return Path(path).expanduser()
-    except RuntimeError:
-        raise ValueError(f"{path}: the {purpose} cannot be read (no user of that name): give a CSV file") from None
-
-
 def read_rows(file: Path, columns: tuple[str, ...], purpose: str) -> Iterator[tuple[str, Row]]:
     """Yield (`file:line`, cells by column) of each row. Raises ValueError for a missing file, column or cell."""
     reader = csv.DictReader(_read_lines(file, purpose), strict=True)
@@ -42,18 +34,12 @@ def read_rows(file: Path, columns: tuple[str, ...], purpose: str) -> Iterator[tu
 
 
 def _read_lines(file: Path, purpose: str) -> Iterator[str]:
-    """Yield the file's lines. Raises ValueError if it is unreadable, or with the line of a byte that is not UTF-8."""
+    """Yield the file's lines. Raises ValueError if it is unreadable or not UTF-8."""
     try:
-        # Invalid bytes are kept and found line by line, because the decoder reads ahead and cannot tell the line.
-        plain = open_plain(file, MAX_BYTES)
-        with io.TextIOWrapper(plain, encoding="utf-8-sig", errors="surrogateescape", newline="") as lines:
-            for number, line in enumerate(lines, 1):
-                try:
-                    line.encode()
-                except UnicodeEncodeError as error:
-                    byte = len(line[: error.start].encode()) + 1
-                    raise ValueError(f"{file}:{number}: byte {byte} is not UTF-8: save the file as UTF-8") from None
-                yield line
+        with io.TextIOWrapper(open_plain(file, MAX_BYTES), encoding="utf-8-sig", newline="") as lines:
+            yield from lines
+    except UnicodeDecodeError:
+        raise ValueError(f"{file}: the {purpose} is not UTF-8: save the file as UTF-8") from None
     except OSError as error:
         raise ValueError(f"{file}: the {purpose} cannot be read ({error.strerror}): give a CSV file") from None
 

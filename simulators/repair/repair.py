@@ -75,6 +75,7 @@ class Repair(Simulator):
     reward_parts: Mapping[str, str] = {
         PASSED: "share of functions right", STEP: "an edit or a run", SUBMITTED: "an edited repository was submitted",
     }  # fmt: skip
+    unpaid_parts = (STEP, SUBMITTED)
 
     def __init__(self, *, functions: int = 2, max_turns: int | None = None, **options: Any) -> None:
         self.count = whole_number("functions", functions, least=1, most=4)
@@ -130,10 +131,6 @@ class Repair(Simulator):
         ]
         facts = {"names": list(self.names), "source": self.write_source(), "tests": tests}
         return {**facts, "edits": self._edits, "runs": self._runs, "turns_left": self.turns_left}
-
-    def private(self, seat: str) -> dict[str, Any]:
-        """Return {}: no seat has private facts."""
-        return {}
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
         """Return the hidden tests of each function that are not visible too, as calls such as `total(1, 2)`."""
@@ -230,11 +227,6 @@ class Repair(Simulator):
         code = f"def f(a, b):\n    return {self.bodies[name]}\nprint([f(a, b) for a, b in {cases}])"
         outcome = offload(run_python, code, seconds=SECONDS, output_bytes=2000)
         return outcome.stdout == f"{[_compute_expected(name, case) for case in cases]}\n"
-
-    def payoffs(self) -> dict[str, float]:
-        """Return the payoffs without the parts "step" and "submitted", which serve credit assignment only."""
-        own = self._totals[ENGINEER]
-        return {seat: paid - own.get(STEP, 0.0) - own.get(SUBMITTED, 0.0) for seat, paid in super().payoffs().items()}
 
     def figures(self) -> dict[str, float | bool | str]:
         """Return `score` (share of correct functions), `success` (all are), `edits`, `runs`, and `submitted` (bool)."""

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from games.base import choice, flag, number, to_one_line, whole_number
+from games.base import choice, flag, number, number_range, to_one_line, whole_number
 from games.contracts import TOOL
 from simulators.base import DRAWS, Simulator, SimulatorFault, is_held_out
 from simulators.embedding import EMBEDDINGS, Embedding
@@ -74,7 +74,8 @@ class LibraryGame(Simulator):
         choice("retriever", retriever, *RETRIEVERS)
         choice("embedding", embedding, *EMBEDDINGS)
         self.retriever = retriever
-        self.sorts, self.hops = _validate_sorts(self.SORTS if sorts is None else sorts), _read_hops(hops)
+        self.sorts = _validate_sorts(self.SORTS if sorts is None else sorts)
+        self.hops = number_range("hops", hops, 1, MAX_HOPS)
         self.backwards = flag("backwards", backwards)
         self.budget = _make_budget(searches, opens, results if results is not None else 1 if self.terse else 5)
         self.shows_pages = _shows_pages(show, self.terse)
@@ -232,11 +233,3 @@ def _validate_sorts(sorts: Sequence[str] | str) -> tuple[Sort, ...]:
     if not named or any(sort not in SORTS for sort in named):
         raise ValueError(f"sorts must be some of {', '.join(SORTS)}, not {to_one_line(repr(sorts), 60)}")
     return tuple(sort for each in named for sort in SORTS if sort == each)
-
-
-def _read_hops(hops: int | Sequence[int]) -> tuple[int, int]:
-    ends = hops if isinstance(hops, list | tuple) else (hops, hops)
-    if len(ends) != 2:
-        raise ValueError(f"hops must be a whole number or [low, high], not {to_one_line(repr(hops), 60)}")
-    low = whole_number("hops", ends[0], 1, MAX_HOPS)
-    return low, whole_number("hops", ends[1], low, MAX_HOPS)

@@ -18,6 +18,7 @@ from typing import Any
 
 from games.base import to_one_line
 from games.plain_files import read_plain
+from games.untrusted_json import to_unique_dict
 from simulators.search.questions import MAX_HOPS, Question
 from simulators.search.scoring import normalise
 
@@ -61,28 +62,13 @@ def _read_rows(file: Path, lines: list[bytes]) -> Iterator[tuple[str, dict[str, 
         if len(line) > MAX_ROW:
             raise ValueError(f"{location}: it has {len(line):,} bytes, over {MAX_ROW:,}: write one object per line")
         try:
-            row = json.loads(line.decode("utf-8"), object_pairs_hook=_refuse_duplicates)
-        except _DuplicateKey as name:
-            raise ValueError(f"{location}: {to_one_line(str(name), 60)} is given twice: remove one") from None
+            row = json.loads(line.decode("utf-8"), object_pairs_hook=to_unique_dict)
         except (ValueError, RecursionError) as error:
-            why = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else "it is not JSON"
+            why = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else "it is not JSON with unique keys"
             raise ValueError(f"{location}: {why}: write one object per line") from None
         if not isinstance(row, dict):
             raise ValueError(f"{location}: a row is an object with a title and a text, or a question and an answer")
         yield location, row
-
-
-class _DuplicateKey(Exception):
-    """Raised for a duplicate key in a JSON object; the message is the key."""
-
-
-def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    fields: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in fields:
-            raise _DuplicateKey(name)
-        fields[name] = value
-    return fields
 
 
 def _add_page(pages: dict[str, str], location: str, row: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from games.contracts import View
-from simulators.base import Script
+from simulators.base import Script, silent
 from simulators.search.acts import write_answer, write_call
 from simulators.search.library import Library
 from simulators.search.pages import Notes
@@ -176,7 +176,7 @@ def _make_reader(game: Match, seed: int) -> Script:
 
 
 PLAYERS: Mapping[str, Callable[[Any, int], Script]] = {
-    "noop": lambda game, seed: lambda view: "",
+    "noop": silent,
     "random": _make_random,
     "oracle": lambda game, seed: lambda view: write_answer(game.question.answer, game.terse),
     "reader": _make_reader,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from games.families.book import fold
-from simulators.embedding import EMBEDDINGS, Embedding, embed, embed_catalogue
+from simulators.embedding import Embedding, embed, embed_catalogue
 from simulators.nearest import build_index
 
 Retriever = Literal["bm25", "dense", "hybrid"]
@@ -22,7 +22,7 @@ POOL, FUSED = 50, 60
 
 
 class Index:
-    """Search index over texts, built at first use. Raises ValueError for no texts or an unknown embedding.
+    """Search index over texts, built at first use. Raises ValueError for no texts.
 
     `exact_words` makes BM25 compare words as they are written; else they are folded to a normal form.
     """
@@ -30,8 +30,6 @@ class Index:
     def __init__(self, texts: Sequence[str], embedding: Embedding, exact_words: bool = False) -> None:
         if not texts:
             raise ValueError("there is nothing to search: the corpus is empty")
-        if embedding not in EMBEDDINGS:
-            raise ValueError(f"embedding must be one of {', '.join(EMBEDDINGS)}, not {embedding!r}")
         self.texts, self.embedding, self.exact_words = texts, embedding, exact_words
 
     def find(self, query: str, count: int, retriever: Retriever = "bm25") -> list[int]:

@@ -1,14 +1,12 @@
-"""Exact match and F1 of an answer, as in SQuAD's script (Rajpurkar et al. 2016), and rewards of a proposer."""
+"""Exact match and F1 of an answer, as in SQuAD's script (Rajpurkar et al. 2016)."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")
-PAYS: Mapping[str, Callable[[float], float]] = {"hard": lambda s: 1.0 - s, "frontier": lambda s: 4.0 * s * (1.0 - s)}
-"""Reward of the proposer for the solve rate s: decreasing as in SSP, or largest at s = 1/2."""
 MAX_CHARACTERS = 1_000
 """Maximum number of characters compared of an answer."""
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from games.base import IllegalAct, choice, flag, number, to_one_line, whole_number
-from simulators.base import Script, SimulatorFault
+from simulators.base import PAYS, Script, SimulatorFault
 from simulators.search import checker, selfplay_players
 from simulators.search.acts import Act, Kind, read_act, require_kind, write_question
 from simulators.search.base import LibraryGame, as_record, restore_question
@@ -25,7 +25,7 @@ from simulators.search.checker import (
 )
 from simulators.search.programs import Program
 from simulators.search.questions import Question, draw_question
-from simulators.search.scoring import PAYS, is_exact
+from simulators.search.scoring import is_exact
 from simulators.search.session import Session
 
 PROPOSER, READER = "proposer", "reader"

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from games.contracts import View
-from simulators.base import Script
+from simulators.base import Script, silent
 from simulators.search.acts import write_answer, write_call, write_question
 from simulators.search.checker import Requirements, list_possible_programs
 from simulators.search.library import Library
@@ -115,7 +115,7 @@ def _make_player(make_proposer: PlayerFactory, make_solver: PlayerFactory) -> Pl
 
 
 PLAYERS: Mapping[str, PlayerFactory] = {
-    "noop": lambda game, seed: lambda view: "",
+    "noop": silent,
     "random": _make_player(_make_random, SOLVERS["random"]),
     "oracle": _make_player(_make_oracle, SOLVERS["oracle"]),
     "reader": _make_player(_make_reader, SOLVERS["reader"]),

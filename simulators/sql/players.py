@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from games.contracts import View
-from simulators.base import Script
+from simulators.base import Script, silent
 from simulators.sql.acts import write_names, write_sql
 from simulators.sql.questions import Question, draw_question
 from simulators.sql.schemas import World
@@ -32,11 +32,6 @@ class Match(Protocol):
     def is_right(self) -> bool: ...
     @property
     def turns_left(self) -> int: ...
-
-
-def _make_noop(game: Match, seed: int) -> Script:
-    """Return a player that writes nothing."""
-    return lambda view: ""
 
 
 def _make_random(game: Match, seed: int) -> Script:
@@ -127,7 +122,7 @@ def _write_verdict(is_right: bool) -> str:
 
 
 PLAYERS: Mapping[str, Callable[[Match, int], Script]] = {
-    "noop": _make_noop,
+    "noop": silent,
     "random": _make_random,
     "oracle": _make_oracle,
     "lister": _make_lister,

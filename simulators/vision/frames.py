@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from games.abilities import GroundingLesson
 from games.base import choice, flag, whole_number
 from games.contracts import REFEREE, TOOL
 from simulators.vision.clips import LONGEST, SHORTEST, Clip, draw_clip, format_frames, sample_frames
@@ -44,6 +42,7 @@ class Frames(DigitWorld):
     }  # fmt: skip
     players = PLAYERS
     lesson_kinds = KINDS
+    draw_lesson = draw_lesson
 
     def __init__(
         self,
@@ -153,7 +152,3 @@ class Frames(DigitWorld):
         question = {"looked_up": self.is_looked_up, "asked": "time" if self.is_timed else "lamp"}
         hit = any(map(self.clip.target_event.holds, self.shown))
         return {"score": float(self.right), "success": self.right, "hit": hit, **used, **question}
-
-    def lesson(self, rng: random.Random, kind: str) -> GroundingLesson:
-        """Draw a lesson; see `frames_lessons` for the kinds. Raises ValueError for another kind."""
-        return draw_lesson(self, np.random.default_rng(rng.getrandbits(64)), kind)

@@ -36,9 +36,7 @@ class ClipGame(Protocol):
 
 
 def draw_lesson(game: ClipGame, rng: np.random.Generator, kind: str) -> GroundingLesson:
-    """Draw a lesson of a kind in `KINDS` about a clip of the game. Raises ValueError for another kind."""
-    if kind not in LESSONS:
-        raise ValueError(f"there is no lesson '{kind}'; there are: {', '.join(LESSONS)}")
+    """Draw a lesson of a kind in `KINDS` about a clip of the game."""
     clip: Clip = game.draw_entity(lambda: draw_clip(rng, game.longest, bool(rng.integers(2))), repr)
     return LESSONS[kind](clip, rng)
 

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from games.contracts import View
-from simulators.base import Script
+from simulators.base import Script, silent
 from simulators.vision.clips import WINDOW, Clip
 from simulators.vision.drawing import pick
 from simulators.vision.frames_acts import format_clock
@@ -116,7 +116,7 @@ def _make_hasty(game: Match, seed: int) -> Script:
 
 
 PLAYERS: Mapping[str, Callable[[Match, int], Script]] = {
-    "noop": lambda game, seed: lambda view: "",
+    "noop": silent,
     "random": _make_random,
     "oracle": _make_oracle,
     "blind": lambda game, seed: lambda view: GUESS,

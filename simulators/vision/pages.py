@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 
-from games.abilities import GroundingLesson
 from games.base import flag, whole_number
 from games.contracts import TOOL
 from simulators.search.scoring import is_exact
@@ -47,6 +45,7 @@ class Pages(VisualWorld):
     floor = 1 / len(VALUES)
     players = PLAYERS
     lesson_kinds = KINDS
+    draw_lesson = draw_lesson
 
     def __init__(self, *, world: int = 0, max_turns: int = 8, objects: bool = False, **options: Any) -> None:
         self.world = whole_number("world", world, least=0)
@@ -146,7 +145,3 @@ class Pages(VisualWorld):
         """Return reset options of two deals with the same question but different right numbers."""
         first, second = rng.permutation(np.array(self.deck.values))[:2].tolist()
         return {JUDGED: first}, {JUDGED: second}
-
-    def lesson(self, rng: random.Random, kind: str) -> GroundingLesson:
-        """Draw a lesson about boards; see `pages_lessons` for the kinds. Raises ValueError for another kind."""
-        return draw_lesson(self.deck, np.random.default_rng(rng.getrandbits(64)), kind)

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 
 from games.abilities import GroundingLesson
@@ -20,6 +22,12 @@ from simulators.vision.zoom_lessons import draw_lesson as draw_scene_lesson
 KINDS = (*LESSONS, "query", "figure")
 
 
+class SlideGame(Protocol):
+    """Attributes of a `pages` game that lessons use."""
+
+    deck: Deck
+
+
 class Boards:
     """Scenes of boards, for the lessons of `zoom`."""
 
@@ -31,15 +39,13 @@ class Boards:
         return place_things(rng, draw_things(rng))
 
 
-def draw_lesson(deck: Deck, rng: np.random.Generator, kind: str) -> GroundingLesson:
-    """Draw a lesson of a kind in `KINDS`, with names from a deck. Raises ValueError for another kind."""
-    if kind not in KINDS:
-        raise ValueError(f"there is no lesson '{kind}'; there are: {', '.join(KINDS)}")
+def draw_lesson(game: SlideGame, rng: np.random.Generator, kind: str) -> GroundingLesson:
+    """Draw a lesson of a kind in `KINDS`, with names from the game's deck."""
     if kind == "figure":
         return _draw_figure(rng)
     if kind != "query":
         return draw_scene_lesson(Boards(), rng, kind)
-    slide = pick(rng, deck.slides)
+    slide = pick(rng, game.deck.slides)
     question = slide.question(int(rng.integers(len(slide.labels))))
     return GroundingLesson((f"{question} query",), {}, (), f"search {slide.caption}")
 

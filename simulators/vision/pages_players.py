@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from games.contracts import View
-from simulators.base import Script
+from simulators.base import Script, silent
 from simulators.vision.boards import Board
 from simulators.vision.boxes import SCALE
 from simulators.vision.drawing import pick
@@ -79,7 +79,7 @@ def _make_random(game: Match, seed: int) -> Script:
 
 
 PLAYERS: Mapping[str, Callable[[Match, int], Script]] = {
-    "noop": lambda game, seed: lambda view: "",
+    "noop": silent,
     "random": _make_random,
     "oracle": _make_reader(lambda rng: False),
     "blind": _make_blind,

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import random
 import re
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from games.abilities import GroundingLesson
 from games.base import IllegalAct, choice, flag, whole_number
 from simulators.vision.reach_lessons import KINDS, draw_lesson, write_instruction
 from simulators.vision.reach_players import PLAYERS
@@ -44,6 +42,7 @@ class Reach(VisualWorld):
     unpaid_parts = (PROGRESS,)
     players = PLAYERS
     lesson_kinds = KINDS
+    draw_lesson = draw_lesson
 
     def __init__(
         self,
@@ -149,7 +148,3 @@ class Reach(VisualWorld):
         """Return `score`, `success`, `task`, and the remaining `distance` in pixels."""
         task, distance = "push" if self.table.pushes else "reach", self._measure_remaining() / UNIT
         return {"score": float(self.right), "success": self.right, "task": task, "distance": distance}
-
-    def lesson(self, rng: random.Random, kind: str) -> GroundingLesson:
-        """Draw a lesson; see `reach_lessons` for the kinds. Raises ValueError for another kind."""
-        return draw_lesson(self, np.random.default_rng(rng.getrandbits(64)), kind)

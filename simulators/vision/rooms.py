@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from games.abilities import GroundingLesson
 from games.base import choice, whole_number
 from games.contracts import REFEREE, TOOL
 from simulators.vision.furniture import DEPTH, MAX_THINGS, MIN_THINGS, SIDES, WIDTH, Places, Task, draw_task
@@ -48,6 +46,7 @@ class Rooms(VisualWorld):
     """Success rate of a player that does not see which two of four walls the wishes name."""
     players = PLAYERS
     lesson_kinds = KINDS
+    draw_lesson = draw_lesson
 
     def __init__(
         self,
@@ -153,10 +152,6 @@ class Rooms(VisualWorld):
         """Return texts that reveal where the walls of each colour are."""
         sides = zip(self.task.walls, SIDES, strict=True)
         return {"walls": tuple(text for wall, side in sides for text in (f"{wall} {side}", f"{side} {wall}"))}
-
-    def lesson(self, rng: random.Random, kind: str) -> GroundingLesson:
-        """Draw a lesson; see `rooms_lessons` for the kinds. Raises ValueError for another kind."""
-        return draw_lesson(self, np.random.default_rng(rng.getrandbits(64)), kind)
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return reset options of two deals with the same picture but different wall colours by which it is judged."""

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 
-from games.abilities import GroundingLesson
 from games.base import IllegalAct, flag, whole_number
 from simulators.vision.house import House, draw_house
 from simulators.vision.house_paths import STOP, compare, is_near, perform, route_from
@@ -46,6 +44,7 @@ class Rooms3D(VisualWorld):
     reward_parts: Mapping[str, str] = {ARRIVED: "a stop at the thing: 15 (1 - d / 3 m)"}
     players = PLAYERS
     lesson_kinds = KINDS
+    draw_lesson = draw_lesson
 
     def __init__(
         self,
@@ -144,7 +143,3 @@ class Rooms3D(VisualWorld):
         ended = {"score": float(self.success), "success": self.success, "same_form": self.same_form}
         paths = compare(self.path, self.route.places, self.success, NEAR)
         return {**ended, **paths, "left": distance / 1000, "acts": self.acts, "expert_acts": len(self.route.acts)}
-
-    def lesson(self, rng: random.Random, kind: str) -> GroundingLesson:
-        """Draw a lesson; see `rooms3d_lessons` for the kinds. Raises ValueError for another kind."""
-        return draw_lesson(self, np.random.default_rng(rng.getrandbits(64)), kind)

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from games.contracts import View
-from simulators.base import Script
+from simulators.base import Script, silent
 from simulators.vision.drawing import COLOURS, pick
 from simulators.vision.furniture import DEPTH, WIDTH, Places, Task
 from simulators.vision.layouts import write_letters
@@ -112,7 +112,7 @@ def _make_random(game: Match, seed: int) -> Script:
 
 
 PLAYERS: Mapping[str, Callable[[Match, int], Script]] = {
-    "noop": lambda game, seed: lambda view: "",
+    "noop": silent,
     "random": _make_random,
     "oracle": _make_furnisher(lambda task, rng: task.walls),
     "blind": _make_blind,

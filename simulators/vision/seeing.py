@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import random
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
+from games.abilities import GroundingLesson
 from games.contracts import REFEREE, TOOL, ContentPart, Image, Message
 from games.png import Album, Pixels
 from simulators.base import Simulator
@@ -21,9 +23,10 @@ class VisualWorld(Simulator):
     """Base class of visual worlds with one seat, and therefore without talk."""
 
     seats = (VIEWER,)
-    unpaid_parts: tuple[str, ...] = ()
-    """Reward parts for credit assignment only, which the payoff excludes."""
     errors: int
+    lesson_kinds: Sequence[str]
+    """Kinds of lessons that `draw_lesson` draws."""
+    draw_lesson: Callable[[np.random.Generator, str], GroundingLesson]
 
     def __init__(self, **options: Any) -> None:
         super().__init__(talk=False, **options)
@@ -32,6 +35,12 @@ class VisualWorld(Simulator):
         """Start a match without pictures of an earlier one."""
         self.album = Album()
         super().reset(seed, options)
+
+    def lesson(self, rng: random.Random, kind: str) -> GroundingLesson:
+        """Draw a lesson. Raises ValueError for a kind that is not in `lesson_kinds`."""
+        if kind not in self.lesson_kinds:
+            raise ValueError(f"there is no lesson '{kind}'; there are: {', '.join(self.lesson_kinds)}")
+        return self.draw_lesson(np.random.default_rng(rng.getrandbits(64)), kind)
 
     def picture(self, hash: str) -> bytes:
         """Return a picture of this match. Raises KeyError for another hash."""
@@ -48,15 +57,6 @@ class VisualWorld(Simulator):
         """Count an error in `errors` (which a subclass sets to 0), and show it to the viewer."""
         self.errors += 1
         self.show(f"Error: {reason}", sender=TOOL)
-
-    def payoffs(self) -> dict[str, float]:
-        """Return the payoff without the parts in `unpaid_parts`."""
-        totals = self._totals[VIEWER]
-        return {VIEWER: super().payoffs()[VIEWER] - sum(totals.get(part, 0.0) for part in self.unpaid_parts)}
-
-    def private(self, seat: str) -> dict[str, Any]:
-        """Return {}: the seat has no private facts."""
-        return {}
 
 
 class DigitWorld(VisualWorld):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 
-from games.abilities import GroundingLesson
 from games.base import flag, whole_number
 from games.contracts import TOOL
 from simulators.vision.damage import BRIGHT, Damage
@@ -50,6 +48,7 @@ class Transform(DigitWorld):
     }  # fmt: skip
     players = PLAYERS
     lesson_kinds = KINDS
+    draw_lesson = draw_lesson
 
     def __init__(self, *, max_turns: int = 6, terse: bool = False, **options: Any) -> None:
         self.terse = flag("terse", terse)
@@ -139,10 +138,6 @@ class Transform(DigitWorld):
     def has_spurious_turn(self) -> bool:
         """True if the code rotated or mirrored a picture that was upright from the start."""
         return "upright" not in self.done and bool(self.called & {"rotate", "flip"})
-
-    def lesson(self, rng: random.Random, kind: str) -> GroundingLesson:
-        """Draw a lesson of a kind in `transform_lessons`. Raises ValueError for an unknown kind."""
-        return draw_lesson(self, np.random.default_rng(rng.getrandbits(64)), kind)
 
     def figures(self) -> dict[str, float | bool | str]:
         """Return `score`, `success`, `recall`, `runs`, `errors`, `spurious`, and `turned`, `flipped` and `dimmed`."""

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from games.contracts import View
-from simulators.base import Script
+from simulators.base import Script, silent
 from simulators.vision.damage import Damage
 from simulators.vision.digit_players import choose_by_colour, choose_target, make_looker
 from simulators.vision.drawing import pick
@@ -70,7 +70,7 @@ def _make_random(game: Match, seed: int) -> Script:
 
 
 PLAYERS: Mapping[str, Callable[[Match, int], Script]] = {
-    "noop": lambda game, seed: lambda view: "",
+    "noop": silent,
     "random": _make_random,
     "oracle": make_looker(choose_target, write_repair, "runs"),
     "blind": lambda game, seed: lambda view: "7",

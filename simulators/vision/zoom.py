@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from games.abilities import GroundingLesson, Mark
+from games.abilities import Mark
 from games.base import IllegalAct, choice, flag, whole_number
 from games.png import Pixels
 from simulators.vision.boxes import SCALE
@@ -53,6 +52,7 @@ class Zoom(DigitWorld):
     }  # fmt: skip
     players = PLAYERS
     lesson_kinds = KINDS
+    draw_lesson = draw_lesson
 
     def __init__(
         self,
@@ -163,7 +163,3 @@ class Zoom(DigitWorld):
         """
         looked = {"hit": self.hit, "right": self.right, "looks": self.looks, "unreadable": self.unreadable}
         return {"score": float(self.right), "success": self.right, **looked, "same_colour": self.same_colour}
-
-    def lesson(self, rng: random.Random, kind: str) -> GroundingLesson:
-        """Draw a lesson; see `zoom_lessons` for the kinds. Raises ValueError for another kind."""
-        return draw_lesson(self, np.random.default_rng(rng.getrandbits(64)), kind)

@@ -35,9 +35,7 @@ Words = tuple[str, ...]
 
 
 def draw_lesson(game: SceneGame, rng: np.random.Generator, kind: str) -> GroundingLesson:
-    """Draw a lesson of a kind in `KINDS` about a scene of the game. Raises ValueError for another kind."""
-    if kind not in LESSONS:
-        raise ValueError(f"there is no lesson '{kind}'; there are: {', '.join(LESSONS)}")
+    """Draw a lesson of a kind in `KINDS` about a scene of the game."""
     scene = game.draw_scene(rng)
     return LESSONS[kind](game, scene, paint(scene, rng), rng)
 

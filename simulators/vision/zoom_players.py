@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from games.contracts import View
-from simulators.base import Script
+from simulators.base import Script, silent
 from simulators.vision.boxes import SCALE
 from simulators.vision.digit_players import choose_by_colour, choose_target, make_looker
 from simulators.vision.drawing import DIGITS, pick
@@ -59,7 +59,7 @@ def _make_colour_twice(game: Match, seed: int) -> Script:
 
 
 PLAYERS: Mapping[str, Callable[[Match, int], Script]] = {
-    "noop": lambda game, seed: lambda view: "",
+    "noop": silent,
     "random": _make_random,
     "oracle": make_looker(choose_target, look_at, "looks"),
     "blind": _make_blind,

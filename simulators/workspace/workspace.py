@@ -117,10 +117,6 @@ class Workspace(Simulator):
         """Return the `task` in words and `left`, the number of remaining acts."""
         return {"task": self.task, "left": self.max_turns - self.turns}
 
-    def private(self, seat: str) -> dict[str, Any]:
-        """Return {}: no seat has private facts."""
-        return {}
-
     def legal(self, seat: str) -> list[str]:
         """Return some legal acts: `done`, reads, and calls on shown numbers and paths. There are many others."""
         calls = [tasks.Call(name, {}) for name in ("list_files", "find_tickets", "list_meetings")]

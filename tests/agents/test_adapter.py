@@ -16,8 +16,9 @@ from agents.adapter import LowRank, create_adapter, load_adapter, low_rank_layer
 from agents.adapter_config import CONFIG, TENSORS, AdapterSpec, read_adapter
 from agents.bf16 import convert_to_bf16
 from agents.errors import WeightsError
+from agents.model_folder import load_model
 from agents.policy import trainable_parameters
-from agents.weights import load_model, resolve
+from agents.weights import resolve
 from tests.factories.models import make_model, randomise_adapter
 
 IDS = torch.arange(20).reshape(2, 10) % 24

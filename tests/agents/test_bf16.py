@@ -10,10 +10,10 @@ import torch
 from agents import policy
 from agents.bf16 import JoinedLinears, can_pack_here, convert_to_bf16, find_group, refresh_copy
 from agents.errors import WeightsError
-from agents.model_folder import is_bf16
+from agents.model_folder import is_bf16, load_tokenizer
 from agents.policy import load_frozen, load_module
 from agents.precision import Precision
-from agents.weights import load_tokenizer, resolve
+from agents.weights import resolve
 from tests.factories.models import CONFIGS, make_model
 
 

@@ -18,6 +18,7 @@ from agents.chat import ChatFrame
 from agents.chat_parts import ACKNOWLEDGED, CHATS
 from agents.chat_template import Chat, Renderings, TemplateRefusal, _render_in_child
 from agents.errors import ChatError
+from agents.model_folder import load_tokenizer
 from agents.nano import build_nano_tokenizer
 from tests.factories.families import CHATML, FAMILIES, generate_attacks
 
@@ -30,7 +31,7 @@ MANY, MORE = 20_000, 100_000
 def tokenizers() -> dict[str, Any]:
     """Return one tokenizer per family, and SmolLM2's if it is available."""
     built = {name: build() for name, build in BUILDERS.items()}
-    return {**built, "smollm2": weights.load_tokenizer(weights.resolve(weights.DEFAULT))}
+    return {**built, "smollm2": load_tokenizer(weights.resolve(weights.DEFAULT))}
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,8 @@ from agents.adapter import create_adapter, load_adapter, save_adapter
 from agents.adapter_config import AdapterSpec
 from agents.engines.base import Request
 from agents.engines.in_process import InProcessEngine
+from agents.errors import WeightsError
+from agents.model_folder import check_folder, load_model
 from agents.policy import load_module, load_tokenizer_and_frame
 from agents.published import ModuleWeights
 from agents.scoring import StreamScorer, score_with_entropy
@@ -61,7 +63,7 @@ def small_policies(tmp_path_factory: pytest.TempPathFactory) -> Path:
     LlamaForCausalLM(LlamaConfig(vocab_size=len(tokenizer), **nano.SHAPE, **ends)).save_pretrained(source)
     tokenizer.save_pretrained(source)
     smollm2_eyes.build_smollm2_eyes(folder, source, 3)
-    weights.check_folder(folder)
+    check_folder(folder)
     return folder
 
 
@@ -74,7 +76,7 @@ def test_nano_vlm_is_made_by_its_seed(home: Path) -> None:
     assert sum(p.numel() for p in load_module(first).parameters()) == nano_vlm.PARAMETERS
     infos = {info.name: info for info in weights.list_models()}
     assert infos["nano-vlm"].state == infos["nano-vlm-1"].state == "ready"
-    with pytest.raises(weights.WeightsError, match="did you mean 'nano-vlm'"):
+    with pytest.raises(WeightsError, match="did you mean 'nano-vlm'"):
         weights.resolve("nano-vml")
 
 
@@ -123,7 +125,7 @@ def test_the_placeholder_is_never_sampled(home: Path) -> None:
 
 
 def test_adding_vision_keeps_the_language_model(small_policies: Path, tmp_path: Path) -> None:
-    seeing = weights.load_model(small_policies)
+    seeing = load_model(small_policies)
     language = LlamaForCausalLM(LlamaConfig(**seeing.config.text_config.to_diff_dict()))
     language.model.load_state_dict(seeing.model.text_model.state_dict())
     language.tie_weights()
@@ -158,7 +160,7 @@ def test_adapter_skips_the_vision_encoder_and_round_trips(small_policies: Path, 
 @pytest.mark.slow
 def test_smollm2_with_vision_writes_as_smollm2() -> None:
     folder = weights.resolve(smollm2_eyes.NAME)
-    seeing, language = weights.load_model(folder), weights.load_model(weights.resolve(weights.DEFAULT))
+    seeing, language = load_model(folder), load_model(weights.resolve(weights.DEFAULT))
     assert sum(p.numel() for p in seeing.parameters()) == smollm2_eyes.PARAMETERS
     frame = load_tokenizer_and_frame(folder)[1]
     ids = torch.tensor([[*frame.open("Be brief."), *frame.ask("What is red?")]])

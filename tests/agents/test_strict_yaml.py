@@ -15,7 +15,17 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agents.names import nearest
-from agents.strict_yaml import MAX_BYTES, MAX_DEPTH, YamlError, dump, explain, find_line, load, read, select_error
+from agents.strict_yaml import (
+    MAX_BYTES,
+    MAX_DEPTH,
+    YamlError,
+    dump,
+    explain,
+    format_problem,
+    load,
+    read_text,
+    select_error,
+)
 from tests.factories.thorough import count_cases
 
 FUZZ = settings(max_examples=count_cases(170, 700), deadline=None)
@@ -119,7 +129,7 @@ def test_refuses_binary_files(tmp_path: Path, data: bytes, message: str) -> None
     path = tmp_path / "f.yaml"
     path.write_bytes(data)
     with pytest.raises(YamlError) as error:
-        read(path)
+        load(read_text(path), str(path))
     assert str(error.value).startswith(f"{path}{message}")
 
 
@@ -130,9 +140,9 @@ def test_refuses_unreadable_files(tmp_path: Path) -> None:
         ("a\0b", "null byte"),
     ):
         with pytest.raises(YamlError, match=f"cannot be read: .*{message}"):
-            read(path)
+            load(read_text(path), str(path))
     (tmp_path / "bom.yaml").write_bytes(b"\xef\xbb\xbfa: 1")
-    assert read(tmp_path / "bom.yaml") == {"a": 1}
+    assert load(read_text(tmp_path / "bom.yaml"), "bom.yaml") == {"a": 1}
 
 
 class Leaf(BaseModel):
@@ -194,8 +204,8 @@ def test_settings_without_a_text_have_no_line() -> None:
 def test_line_of_finds_the_field_or_its_nearest_parent() -> None:
     text = "# head\na: 1\nb:\n  - x\n  - y: 2\n    z: 3\n"
     paths: list[tuple[str | int, ...]] = [(), ("a",), ("b",), ("b", 1), ("b", 1, "z"), ("b", 7), ("c",)]
-    assert [find_line(text, path) for path in paths] == [2, 2, 3, 5, 6, 3, 2]
-    assert find_line("[", ("a",)) == 1
+    assert [format_problem(text, "f", path, "bad").split(":")[1] for path in paths] == list("2235632")
+    assert format_problem("[", "f", ("a",), "bad") == "f:1: a: bad"
 
 
 def test_suggests_nearest_name() -> None:
@@ -240,7 +250,7 @@ def test_bytes_never_raise_anything_else(tmp_path_factory: pytest.TempPathFactor
     path = tmp_path_factory.getbasetemp() / "fuzzed.yaml"
     path.write_bytes(data)
     try:
-        read(path)
+        load(read_text(path), str(path))
     except YamlError as error:
         assert str(error).startswith(f"{path}:") and str(error).isprintable()
 

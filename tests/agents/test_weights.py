@@ -19,6 +19,7 @@ from agents import attention, nano, smollm2, weights
 from agents.chat import ChatFrame
 from agents.errors import WeightsError
 from agents.model_config import NO_LIMIT, read_positions
+from agents.model_folder import check_folder, load_model, load_tokenizer
 from tests.factories.commands import arena
 from tests.factories.models import SIZES
 from tests.factories.traces import flip_byte
@@ -44,13 +45,13 @@ def model_folder(built_model: Path, tmp_path: Path) -> Path:
 
 def get_refusal(name: str | Path) -> str:
     with pytest.raises(WeightsError) as error:
-        weights.load_model(weights.resolve(str(name)))
+        load_model(weights.resolve(str(name)))
     assert "\n" not in str(error.value)
     return str(error.value)
 
 
 def read_state(folder: Path) -> dict[str, torch.Tensor]:
-    return dict(weights.load_model(folder).state_dict())
+    return dict(load_model(folder).state_dict())
 
 
 @pytest.mark.parametrize("name", nano.SIZES)
@@ -64,8 +65,8 @@ def test_nano_is_made_once_and_by_its_seed(home: Path, name: str) -> None:
     assert not torch.equal(
         read_state(first)["model.embed_tokens.weight"], read_state(second)["model.embed_tokens.weight"]
     )
-    assert sum(tensor.numel() for tensor in weights.load_model(first).parameters()) == nano.SIZES[name].parameters
-    assert ChatFrame(weights.load_tokenizer(first)).encode("WALK")
+    assert sum(tensor.numel() for tensor in load_model(first).parameters()) == nano.SIZES[name].parameters
+    assert ChatFrame(load_tokenizer(first)).encode("WALK")
     assert not list((home / "models").glob(".*making*"))
 
 
@@ -81,7 +82,7 @@ def test_a_damaged_or_outdated_built_in_is_made_anew(home: Path, monkeypatch: py
     folder = weights.resolve("nano")
     (folder / "model.safetensors").write_bytes(b"torn")
     assert {info.name: info.state for info in weights.list_models()}["nano"] == "not fetched"
-    weights.load_model(weights.resolve("nano"))
+    load_model(weights.resolve("nano"))
     monkeypatch.setattr(nano, "EMBEDDING", 0.1)
     assert nano.SIZES["nano"].recipe in json.loads((weights.resolve("nano") / weights.MANIFEST).read_text())["source"]
 
@@ -141,8 +142,8 @@ def test_concurrent_calls_make_it_once(home: Path, monkeypatch: pytest.MonkeyPat
 
 def test_a_local_folder_is_a_model(model_folder: Path, home: Path) -> None:
     assert weights.resolve(str(model_folder)) == model_folder
-    assert weights.load_model(model_folder, torch.bfloat16).dtype == torch.bfloat16
-    assert weights.load_model(model_folder).config._attn_implementation == attention.NAME
+    assert load_model(model_folder, torch.bfloat16).dtype == torch.bfloat16
+    assert load_model(model_folder).config._attn_implementation == attention.NAME
 
 
 @pytest.mark.parametrize(
@@ -274,8 +275,8 @@ def test_an_unwritable_home_is_one_line(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_smollm2_loads_and_answers() -> None:
     folder = weights.resolve(weights.DEFAULT)
-    model = weights.load_model(folder)
-    frame = ChatFrame(weights.load_tokenizer(folder))
+    model = load_model(folder)
+    frame = ChatFrame(load_tokenizer(folder))
     assert sum(tensor.numel() for tensor in model.parameters()) == smollm2.PARAMETERS
     assert model.lm_head.weight is model.model.embed_tokens.weight
     assert not hasattr(model.config, "quantization_config")
@@ -295,7 +296,7 @@ def test_loading_a_model_does_not_import_scipy_or_scikit_learn(model_folder: Pat
     code = f"""if True:
         import gc, pathlib, sys
         {first}
-        from agents.weights import load_model, load_tokenizer
+        from agents.model_folder import load_model, load_tokenizer
         load_tokenizer(pathlib.Path({str(model_folder)!r})), load_model(pathlib.Path({str(model_folder)!r}))
         assert not {{"scipy", "sklearn"}} & sys.modules.keys() and gc.isenabled()
         import scipy.optimize, sklearn.metrics
@@ -350,7 +351,7 @@ def test_a_model_of_transformers_is_loaded_though_its_folder_brings_code_too(
         (model_folder / file).write_text(json.dumps(json.loads((model_folder / file).read_text()) | far))
     (model_folder / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
     assert all(torch.equal(a, b) for a, b in zip(read_state(model_folder).values(), before.values(), strict=True))
-    assert ChatFrame(weights.load_tokenizer(model_folder)).encode("WALK")
+    assert ChatFrame(load_tokenizer(model_folder)).encode("WALK")
     assert not (tmp_path / "ran").exists()
 
 
@@ -364,14 +365,14 @@ def test_stated_positions_are_accepted_without_weights(model_folder: Path, setti
     (model_folder / "config.json").write_text(
         json.dumps(json.loads((model_folder / "config.json").read_text()) | settings)
     )
-    weights.load_model(weights.resolve(str(model_folder)))
+    load_model(weights.resolve(str(model_folder)))
 
 
 def test_a_tokenizer_may_be_a_vocabulary_alone(model_folder: Path) -> None:
     for file in ("tokenizer.json", "tokenizer_config.json"):
         (model_folder / file).unlink()
     (model_folder / "vocab.json").write_text("{}")
-    weights.check_folder(model_folder)
+    check_folder(model_folder)
 
 
 @pytest.mark.parametrize(

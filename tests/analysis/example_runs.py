@@ -20,8 +20,8 @@ from arena.config.layers import compose, to_yaml
 from arena.config.sources import recipe_layer
 from arena.play.contenders import Contender, ScriptedContender, play_one
 from arena.play.match import Limits, MatchPlan
-from arena.store.manifest import digest
-from arena.store.reader import ENVIRONMENT, SEAL
+from arena.store.manifest import write_sealed
+from arena.store.reader import ENVIRONMENT
 from arena.store.run import RunFolder
 from games.contracts import MatchId
 
@@ -43,7 +43,7 @@ def copy_analysed_files(run: Path, to: Path) -> None:
         role["from"] = f"agents/roles/{Path(role['from']).name}"
     for command in about["commands"]:
         command["command"] = ["arena", *command["command"][1:]]
-    (to / ENVIRONMENT).write_text(json.dumps(about | {SEAL: digest(about)}, indent=1) + "\n", "utf-8")
+    write_sealed(to / ENVIRONMENT, about)
 
 
 def play_bargains(to: Path) -> None:
@@ -57,7 +57,7 @@ def play_bargains(to: Path) -> None:
         identity=MatchId(1, 0), game="negotiation", options={"max_turns": 8, "talk": False}, seed=4, seats=seats
     )
     run = RunFolder.create(to, to_yaml(compose([recipe_layer("negotiation-nano")])), {})
-    run.log.append(wait(play_one(plan, contenders, 0, Limits())))
+    run.log.extend([wait(play_one(plan, contenders, 0, Limits()))])
     run.log.seal(1)
     run.log.close()
     (to / "run.lock").unlink(missing_ok=True)

@@ -103,7 +103,7 @@ def test_new_words_raise_no_drift_alarm(tmp_path: Path) -> None:
         for record in made_up:
             texts = [f"zum {k} {t.index} {record.id}" if k >= 6 else t.public for t in record.turns]
             turns = tuple(t._replace(public=one) for t, one in zip(record.turns, texts, strict=True))
-            folder.log.append(replace(record, turns=turns))
+            folder.log.extend([replace(record, turns=turns)])
     folder.log.close()
     assert [alarm for alarm in alarms(analysis.load(tmp_path / "run")) if alarm.name == "role drift"] == []
 
@@ -128,7 +128,7 @@ def find_alarms(path: Path, iterations: int, acts: Any, deal: Any = lambda k: 0.
                 turns.append(taken)
             gain, report = float(rng.normal(0, 3)), {"deal": bool(rng.random() < deal(k))}
             even = {"opener": gain, "responder": -gain}
-            folder.log.append(replace(played, turns=tuple(turns), payoffs=even, report=report, streams={}))  # type: ignore[arg-type]
+            folder.log.extend([replace(played, turns=tuple(turns), payoffs=even, report=report, streams={})])  # type: ignore[arg-type]
     folder.log.close()
     return [f"{alarm.name}, {alarm.who}" for alarm in alarms(analysis.load(path))]
 

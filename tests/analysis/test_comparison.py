@@ -39,7 +39,7 @@ def make_run(
             report = {"deal": number % 3 > 0, "end": "x", "same": 1.0, **(more or {})}
             paid, game = {"opener": won, "responder": -won}, f"game{number % games}"
             record = replace(make_match(k, number), seed=deal, payoffs=paid, game=game, report=report)
-            folder.log.append(record)
+            folder.log.extend([record])
         folder.log.seal(k)
     return path
 

@@ -45,7 +45,7 @@ def test_a_policy_learns_from_matches_of_a_program(tmp_path: Path) -> None:
     """The gate compares the sampled tokens of every stream with the trainer's, and stops the run if they differ."""
     lab = run_lab(tmp_path / "run", make_experiment())
     run = RunFolder.open(tmp_path / "run")
-    rows = [MatchRecord.from_json(row) for row in run.log.rows()]
+    rows = [MatchRecord.from_json(row) for row in run.reader.matches()]
     assert len(rows) == 8 and all(row.status == "finished" for row in rows)
     assert {turn.source for row in rows for turn in row.turns} == {"request", "policy"}
     learned = trained_trajectories(rows)
@@ -93,7 +93,7 @@ def test_foreign_run_starts_no_program_without_trust(tmp_path: Path, monkeypatch
     monkeypatch.setattr(own_files, "home", lambda: tmp_path / "home")
     config = make_experiment()
     with pytest.raises(ConfigError, match=r"would run the agent program .*--trust"):
-        own_files.admit_harnesses(tmp_path, config, config)
-    own_files.admit_harnesses(tmp_path, make_experiment("seats.agent.harness=python"), config)
-    own_files.admit_harnesses(tmp_path, config, config, trust=True)
-    own_files.admit_harnesses(tmp_path, config, config)
+        own_files.admit_experiment(tmp_path, config, (), config)
+    own_files.admit_experiment(tmp_path, make_experiment("seats.agent.harness=python"), (), config)
+    own_files.admit_experiment(tmp_path, config, (), config, trust=True)
+    own_files.admit_experiment(tmp_path, config, (), config)

@@ -39,12 +39,12 @@ from tests.factories.traces import assert_same_runs
 def test_run_folder_is_complete(small_run: tuple[Path, Lab, RecordingWatcher]) -> None:
     folder, lab, watcher = small_run
     run = RunFolder.open(folder)
-    assert run.log.iterations() == [1, 2] and [len(run.log.read(k)) for k in (1, 2)] == [6, 6]
+    assert run.log.iterations() == [1, 2] and [len(run.reader.log.read(k)) for k in (1, 2)] == [6, 6]
     assert [row["iteration"] for row in run.reader.metrics()] == [1, 2]
     assert watcher.rows == run.reader.metrics()
     assert lab.done == 2 and lab.policies["shared"].version == 2
-    assert [r["seats"]["opener"]["version"] for r in run.log.rows()] == [0] * 6 + [1] * 6
-    assert len({r["seed"] for r in run.log.rows()}) == 12
+    assert [r["seats"]["opener"]["version"] for r in run.reader.matches()] == [0] * 6 + [1] * 6
+    assert len({r["seed"] for r in run.reader.matches()}) == 12
     assert [name for k, name in watcher.phases if k == 1] == ["play", "credit", "learn", "commit"]
     weights = [read_weight_files(folder, k)[0] for k in (0, 1, 2)]
     assert len(set(weights)) == 3, "an iteration changed no weight"
@@ -64,7 +64,7 @@ def test_a_run_that_saves_memory_is_the_same_run(tmp_path: Path, small_run: tupl
 
 def test_logged_turns_are_the_sampled_tokens(small_run: tuple[Path, Lab, RecordingWatcher]) -> None:
     """Invariant 1, in the log: every turn's tokens are masked, and their number is the turn's."""
-    for row in RunFolder.open(small_run[0]).log.rows():
+    for row in RunFolder.open(small_run[0]).reader.matches():
         for seat, streams in row["streams"].items():
             for turn in (t for t in row["turns"] if t["seat"] == seat):
                 places = [(s, i) for s in streams for i, k in enumerate(s["turns"]) if k == turn["index"]]
@@ -84,9 +84,9 @@ def test_credit_can_be_recomputed_from_the_log(small_run: tuple[Path, Lab, Recor
     folder, lab, _ = small_run
     run = RunFolder.open(folder)
     for k in (1, 2):
-        records = [MatchRecord.from_json(row) for row in run.log.read(k)]
+        records = [MatchRecord.from_json(row) for row in run.reader.log.read(k)]
         again = assign(TurnBatch([t for r in records for t in trajectories(r)]), lab.experiment.credit)
-        online = {(row.match, row.turn): (row.reward, row.advantage) for row in run.log.credit(k)}
+        online = {(row.match, row.turn): (row.reward, row.advantage) for row in run.reader.credit(k)}
         offline = {
             (c.trajectory.match, turn.index): (reward, advantage)
             for c in again
@@ -158,7 +158,7 @@ def test_separate_policies_are_two_sets_of_weights(warm: str, tmp_path: Path) ->
     opener, responder = read_weight_files(folder, 2, "nano_opener"), read_weight_files(folder, 2, "nano_responder")
     assert opener[0] != responder[0] and opener[1] != responder[1]
     assert set(lab.parts.ratings.state()) == {"nano_opener/nano_opener", "nano_responder/nano_responder"}
-    for row in RunFolder.open(folder).log.rows():
+    for row in RunFolder.open(folder).reader.matches():
         assert {t["seat"]: t["policy"] for t in row["turns"]}.items() <= {
             ("opener", "nano_opener"),
             ("responder", "nano_responder"),
@@ -178,8 +178,8 @@ def test_frozen_policy_does_not_change(warm: str, tmp_path: Path) -> None:
     current = {name: copy_weights(lab.engine._served[name].model) for name in ("shared", "old")}
     assert are_equal(current["old"], first), "the frozen policy changed"
     assert not are_equal(current["shared"], first)
-    assert {row["seats"]["responder"]["version"] for row in RunFolder.open(tmp_path / "run").log.rows()} == {0}
-    credited = {row.seat for k in (1, 2) for row in RunFolder.open(tmp_path / "run").log.credit(k)}
+    assert {row["seats"]["responder"]["version"] for row in RunFolder.open(tmp_path / "run").reader.matches()} == {0}
+    credited = {row.seat for k in (1, 2) for row in RunFolder.open(tmp_path / "run").reader.credit(k)}
     assert credited == {"opener"}
 
 
@@ -216,7 +216,7 @@ def test_unfinishable_match_is_logged_and_stops_the_run(warm: str, tmp_path: Pat
     )
     with pytest.raises(PlayError, match="failed 2 times each, the last time with: token limit"):
         run_lab(tmp_path / "run", config)
-    failed = [row for row in RunFolder.open(tmp_path / "run").log.rows() if row["status"] == "failed"]
+    failed = [row for row in RunFolder.open(tmp_path / "run").reader.matches() if row["status"] == "failed"]
     assert failed[-1]["id"] == f"{failed[-2]['id']}-r1" and failed[-1]["seed"] == failed[-2]["seed"]
     assert all(row["payoffs"] == {} and "token limit" in row["reason"] for row in failed)
 

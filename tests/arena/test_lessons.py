@@ -182,7 +182,7 @@ def test_stages_name_policies_and_earlier_stages(tmp_path: Path) -> None:
     assert source.data.run == str(tmp_path / "before") and source.data.rows == "pairs"
     assert make_stage_experiment(tmp_path, sft, data=str(tmp_path / "before")).source.data.policies == ["doctor"]
     context = StageContext(shared={"policies": {}}, seed=0, folders={}, weights={}, note=lambda line: None)
-    for data, message in (("stage:none", "no earlier stage 'none'"), ("rows.jsonl", "policy: there is no 'x'")):
+    for data, message in (("stage:none", "no earlier stage 'none'"), ("rows.jsonl", "policy: there is no policy 'x'")):
         with pytest.raises(ConfigError, match=message):
             sft(context, policy="x", data=data)
 

@@ -153,14 +153,14 @@ def test_a_changed_predecessor_is_refused(run_copy: Path, damage: Damage, messag
 
 
 def test_weights_outside_the_folder_are_refused(run_copy: Path) -> None:
-    from arena.store.manifest import digest
+    from arena.store.manifest import write_sealed
 
     remove_stages_from(run_copy, "02-play")
     done = run_copy / "stages" / "01-first" / "done.json"
     body = json.loads(done.read_text())
     body.pop("sha256")
     body["weights"]["player"]["folder"] = "../../../elsewhere"
-    done.write_text(json.dumps({**body, "sha256": digest(body)}))
+    write_sealed(done, body)
     assert "leads out of" in get_refusal("resume", run_copy)
 
 

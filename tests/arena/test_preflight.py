@@ -206,9 +206,6 @@ class Race(TextGame):
     def public(self):
         return {}
 
-    def private(self, seat):
-        return {}
-
     def legal(self, seat):
         return ["GO"]
 

@@ -86,7 +86,8 @@ def test_memory_freed_by_an_update_is_returned_before_play() -> None:
         "import asyncio\n"
         "from agents.engines.in_process import InProcessEngine\n"
         "from agents.published import ModuleWeights\n"
-        "from agents.weights import load_model, resolve\n"
+        "from agents.model_folder import load_model\n"
+        "from agents.weights import resolve\n"
         "weights = ModuleWeights(load_model(resolve('nano')))\n"
         "take(20); kept = mb(); asyncio.run(InProcessEngine().publish('p', 1, weights)); print(kept - mb())"
     )

@@ -101,7 +101,7 @@ def test_a_match_with_tools_is_logged_shown_and_exported(user_folder: Path) -> N
     result = arena("run", "selfplay", "--config", "run.yaml", "--out", "run")
     assert result.code == 0, result
     run = RunFolder.open(user_folder / "run")
-    rows = list(run.log.rows())
+    rows = list(run.reader.matches())
     assert len(rows) == 2
     for row in rows:
         assert row["status"] == "finished" and set(row["options"][SEAT_TOOLS]) == {"first", "second"}
@@ -133,7 +133,7 @@ def test_a_model_evaluated_in_a_role_has_the_roles_tools(user_folder: Path) -> N
 def test_foreign_run_starts_no_server(user_folder: Path) -> None:
     assert arena("run", "selfplay", "--config", "run.yaml", "--out", "run").code == 0
     (user_folder.parent / "home" / "trusted").unlink()
-    row = next(iter(RunFolder.open(user_folder / "run").log.rows()))
+    row = next(iter(RunFolder.open(user_folder / "run").reader.matches()))
     try:
         line = get_refusal("eval", "run", "--game", "nim")
         assert "pass --trust" in line
@@ -145,7 +145,7 @@ def test_foreign_run_starts_no_server(user_folder: Path) -> None:
 
 def test_an_edited_log_starts_no_other_program(user_folder: Path) -> None:
     assert arena("run", "selfplay", "--config", "run.yaml", "--out", "run").code == 0
-    row = dict(next(iter(RunFolder.open(user_folder / "run").log.rows())))
+    row = dict(next(iter(RunFolder.open(user_folder / "run").reader.matches())))
     row["options"] = {SEAT_TOOLS: {"first": [{"mcp": f"touch {user_folder / 'owned'}"}]}}
     with pytest.raises(Exception, match="tools that its experiment does not"):
         recover_facts(user_folder / "run", row)
@@ -171,6 +171,6 @@ def test_matches_are_equal_at_any_concurrency(user_folder: Path) -> None:
         experiment = compose([text_layer("test", config), set_layer(f"play.in_flight={in_flight}"),
                               set_layer("play.matches=6")])  # fmt: skip
         run_lab(user_folder / f"run{number}", experiment)
-        rows = RunFolder.open(user_folder / f"run{number}").log.rows()
+        rows = RunFolder.open(user_folder / f"run{number}").reader.matches()
         logs.append([[(turn["seat"], turn["raw"]) for turn in row["turns"]] for row in rows])
     assert logs[0] == logs[1]

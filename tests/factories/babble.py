@@ -9,9 +9,10 @@ import numpy as np
 
 from agents.chat import ChatFrame
 from agents.engines.base import Completion, Request
+from agents.model_folder import load_tokenizer
 from agents.players.servers import Endpoints
 from agents.policy import Policy
-from agents.weights import load_tokenizer, resolve
+from agents.weights import resolve
 from arena.play.lineup import Lineup, make_seatings
 from arena.play.match import Limits, MatchPlan
 from arena.play.settings import GameSpec

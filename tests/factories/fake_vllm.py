@@ -324,17 +324,13 @@ class AsyncLLM:
         await self.collective_rpc("finish_weight_update")
 
 
-def install(patch: pytest.MonkeyPatch, *, gpu: bool = True, transfer: bool = True) -> type[AsyncLLM]:
-    """Make `vllm` this module until the patch ends; return its class of servers.
-
-    `gpu`: whether it can sleep. `transfer`: whether it supports weight transfer.
-    """
+def install(patch: pytest.MonkeyPatch, *, gpu: bool = True) -> type[AsyncLLM]:
+    """Make `vllm` this module until the patch ends; return its class of servers. `gpu`: whether it can sleep."""
     llm = type("AsyncLLM", (AsyncLLM,), {"__module__": __name__})
-    if not transfer:
-        bare = {name: value for name, value in vars(AsyncLLM).items() if "weight_update" not in name}
-        llm = type("AsyncLLM", (), {k: v for k, v in bare.items() if k not in ("__dict__", "__weakref__")})
     patch.setattr(WeightTransferEngineFactory, "registry", {})
     platform = SimpleNamespace(is_cpu=lambda: False, is_sleep_mode_available=lambda: gpu)
+    base = WeightTransferEngine, WeightTransferInitInfo, WeightTransferUpdateInfo, WeightTransferUpdateRequest
+    reload = initialize_layerwise_reload, finalize_layerwise_reload
     modules: dict[str, dict[str, Any]] = {
         "vllm": {"SamplingParams": SimpleNamespace},
         "vllm.config": {"WeightTransferConfig": WeightTransferConfig},
@@ -343,20 +339,15 @@ def install(patch: pytest.MonkeyPatch, *, gpu: bool = True, transfer: bool = Tru
         "vllm.engine.arg_utils": {"AsyncEngineArgs": AsyncEngineArgs},
         "vllm.v1.engine.async_llm": {"AsyncLLM": llm},
         "vllm.v1.engine.exceptions": {"EngineDeadError": type("EngineDeadError", (Exception,), {})},
+        "vllm.distributed.weight_transfer.base": {one.__name__: one for one in base},
+        "vllm.distributed.weight_transfer.factory": {"WeightTransferEngineFactory": WeightTransferEngineFactory},
+        "vllm.model_executor.model_loader.reload": {one.__name__: one for one in reload},
     }
-    if transfer:
-        base = WeightTransferEngine, WeightTransferInitInfo, WeightTransferUpdateInfo, WeightTransferUpdateRequest
-        reload = initialize_layerwise_reload, finalize_layerwise_reload
-        modules |= {
-            "vllm.distributed.weight_transfer.base": {one.__name__: one for one in base},
-            "vllm.distributed.weight_transfer.factory": {"WeightTransferEngineFactory": WeightTransferEngineFactory},
-            "vllm.model_executor.model_loader.reload": {one.__name__: one for one in reload},
-        }
     for name in [module for module in sys.modules if module == "vllm" or module.startswith("vllm.")]:
         patch.delitem(sys.modules, name)
-    for name in ("agents.engines.vllm_worker", "agents.engines.vllm_transfer"):  # which read vllm on import
-        patch.setitem(sys.modules, name, ModuleType(name))
-        patch.delitem(sys.modules, name)
+    transfer = "agents.engines.vllm_transfer"  # which imports vllm
+    patch.setitem(sys.modules, transfer, ModuleType(transfer))
+    patch.delitem(sys.modules, transfer)
     for path, members in modules.items():
         parts = path.split(".")
         for end in range(1, len(parts) + 1):

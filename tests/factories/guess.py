@@ -32,9 +32,6 @@ class Guess(TextGame):
     def public(self) -> dict[str, Any]:
         return {"number": self.number}
 
-    def private(self, seat: str) -> dict[str, Any]:
-        return {}
-
     def play(self, seat: str, act: str) -> str:
         if not act.strip().isdigit():
             raise IllegalAct("say a number")

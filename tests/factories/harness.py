@@ -15,10 +15,11 @@ from agents.chat_images import ImageToken
 from agents.engines.base import Capabilities, Completion, Request
 from agents.harness.request import AgentRequest, parse
 from agents.harness.server import HarnessServer
+from agents.model_folder import load_tokenizer
 from agents.players.servers import Endpoints
 from agents.policy import Policy
 from agents.tool_formats import ToolCall, make_call_id
-from agents.weights import load_tokenizer, resolve
+from agents.weights import resolve
 from arena.play.lineup import Lineup, make_seatings
 from arena.play.match import Limits, MatchPlan
 from arena.play.settings import GameSpec

@@ -53,7 +53,7 @@ def make_hostile_run(path: Path) -> Path:
     """Write a run of hostile matches, with hostile names of metrics."""
     run = RunFolder.create(path, "game: x\n", {"experiment": {"name": TEXTS[0], "game": {"name": TEXTS[1]}}})
     for number in range(len(TEXTS)):
-        run.log.append(make_hostile_match(number))
+        run.log.extend([make_hostile_match(number)])
     run.log.seal(1)
     for iteration in (1, 2):
         figures = {f"report.{bad}": 0.1 * iteration for bad in TEXTS[:3]}

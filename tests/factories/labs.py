@@ -20,6 +20,7 @@ from arena.config.sources import set_layer, text_layer
 from arena.credit.batch import CreditedTrajectory
 from arena.lab import Lab
 from arena.learn.base import MakeTrainer
+from arena.play.watchers import Watcher
 from arena.records import MatchRecord
 from arena.store.run import RunFolder
 from tests.factories.traces import assert_same_runs
@@ -44,7 +45,7 @@ learn: {lr: 1e-3, minibatches: 2, regularisers: {kl: {weight: 0.01}}, gate_toler
 FILES = ("model.safetensors", "optimizer.safetensors")
 
 
-class RecordingWatcher:
+class RecordingWatcher(Watcher):
     """Watcher that records phases and metrics, and raises KeyboardInterrupt where `stop` returns True."""
 
     def __init__(self, stop: Callable[[str, Any], bool] = lambda what, value: False) -> None:
@@ -142,7 +143,7 @@ def check_resume(experiment: Experiment, tmp_path: Path) -> None:
 
 def read_log(folder: Path) -> list[dict[str, Any]]:
     """Return the rows of the match log without clock times."""
-    rows = list(RunFolder.open(folder).log.rows())
+    rows = list(RunFolder.open(folder).reader.matches())
     for row in rows:
         row.update(started="", seconds=0.0)
         for turn in row["turns"]:

@@ -47,7 +47,7 @@ def make_run(path: Path, iterations: int = 3, live: bool = True, shift: float = 
     for iteration in range(iterations):
         records = [make_match(iteration, number) for number in range(3)] + [make_match(iteration, 3, failed=True)]
         for record in records:
-            run.log.append(record)
+            run.log.extend([record])
         if live and iteration == iterations - 1:
             break
         run.log.seal(iteration)

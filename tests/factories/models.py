@@ -1,5 +1,6 @@
 """Small models with random weights, and comparisons of their weights."""
 
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,6 +18,8 @@ from transformers import (
 )
 
 from agents.adapter import low_rank_layers
+from agents.policy import AdapterOnBase
+from agents.published import ModuleWeights
 
 VOCABULARY = 24
 
@@ -90,6 +93,11 @@ def randomise_adapter(model: Any, seed: int = 1) -> Any:
         for _, layer in low_rank_layers(model):
             layer.b.copy_(torch.empty(layer.b.shape).normal_(std=0.3, generator=generator))
     return model
+
+
+def wrap_adapter(adapter: Any, base: Any, folder: Path = Path("there"), name: str = "base") -> ModuleWeights:
+    """Return an adapter under training on `base` as published weights."""
+    return ModuleWeights(adapter, AdapterOnBase(adapter, base, folder, name))
 
 
 def copy_weights(model: torch.nn.Module) -> dict[str, torch.Tensor]:

@@ -18,9 +18,9 @@ def make_part(name: str, *, seed: int = 0, iterations: int = 10, **settings: Any
     async def missing_deals(k: int, records: Sequence[MatchRecord], deals: int) -> int:
         return 0
 
-    engine: Any = None
+    asker: Any = None
     context = PartContext(
-        seed=seed, iterations=iterations, policies=POLICIES, engine=engine, missing_deals=missing_deals, note=print
+        seed=seed, iterations=iterations, policies=POLICIES, asker=asker, missing_deals=missing_deals, note=print
     )
     return choose(ROLLOUT_PART, name, **settings)(context)
 

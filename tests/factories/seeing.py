@@ -57,9 +57,6 @@ class Colours(TextGame):
     def public(self) -> dict[str, Any]:
         return {}
 
-    def private(self, seat: str) -> dict[str, Any]:
-        return {}
-
     def play(self, seat: str, act: str) -> str:
         if not act.strip():
             raise IllegalAct("say a colour")

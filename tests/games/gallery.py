@@ -30,9 +30,6 @@ class Gallery(TextGame):
     def public(self) -> dict[str, Any]:
         return {"seen": self.turns}
 
-    def private(self, seat: str) -> dict[str, Any]:
-        return {}
-
     def legal(self, seat: str) -> list[str]:
         return ["A", "B"]
 

@@ -19,7 +19,7 @@ from tests.factories.hostile import limit_seconds
 
 READERS: dict[str, tuple[Callable[[str], object], type[Exception] | tuple[type[Exception], ...]]] = {
     "itself": (lambda path: read_plain(path, 100), OSError),
-    "yaml": (strict_yaml.read, strict_yaml.YamlError),
+    "yaml": (strict_yaml.read_text, strict_yaml.YamlError),
     "experiment": (lambda path: file_layer(Path(path)), ConfigError),
     "role": (load_role, RoleError),
     "panel": (load_panel, (ConfigError, StoreError)),

@@ -175,7 +175,7 @@ def test_seed_draws_diseases_with_enough_signs():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"source": "alarm"}, "source must be one of synthetic, pgmpy:child, .*, orphanet, not 'alarm'"),
+        ({"source": "alarm"}, 'source must be "synthetic" or "pgmpy:child" or .* or "orphanet", not \'alarm\''),
         ({"source": "pgmpy:child", "diseases": 5}, "pgmpy:child has its own diseases and symptoms: leave out"),
         ({"source": "pgmpy:asia", "table": 1}, "pgmpy:asia has its own diseases and symptoms: leave out"),
         ({"source": "orphanet", "diseases": 201}, "diseases must be a whole number from 2 to 200"),

@@ -193,16 +193,16 @@ def test_failing_filter_raises(monkeypatch):
 
 @needs_confinement
 @pytest.mark.parametrize(
-    ("script", "message"),
-    [("import os; os.kill(os.getpid(), 9)", r"ended by signal 9 \(Killed\) before it started"),
-     ("import time; time.sleep(9)", "did not start in 0.2 s")],
+    ("script", "seconds", "message"),
+    [("import os; os.kill(os.getpid(), 9)", 20, r"ended by signal 9 \(Killed\) before it started"),
+     ("import time; time.sleep(9)", 0.2, "did not start in 0.2 s")],
 )  # fmt: skip
-def test_failing_cell_is_not_remembered(monkeypatch, tmp_path, script, message):
+def test_failing_cell_is_not_remembered(monkeypatch, tmp_path, script, seconds, message):
     cell = tmp_path / "cell.py"
     cell.write_text(script)
     with monkeypatch.context() as patch:
         patch.setattr(cells, "CELL", cell)
-        patch.setattr(cells, "START_SECONDS", 0.2)
+        patch.setattr(cells, "START_SECONDS", seconds)
         code._try_escape.cache_clear()
         with pytest.raises(ConfineError, match=message):
             run_python("print(1)")

@@ -72,7 +72,7 @@ def test_train_split_excludes_test_questions() -> None:
     [
         ({"debaters": 1}, "debaters must be a whole number from 2 to 16, not 1"),
         ({"rounds": 0}, "rounds must be a whole number from 1 to 32, not 0"),
-        ({"answer": "spoken"}, "answer must be one of plain, boxed, tag"),
+        ({"answer": "spoken"}, 'answer must be "plain" or "boxed" or "tag"'),
         ({"task": "chain_sums"}, "did you mean 'chain_sum'"),
         ({"persona": "angry"}, "debate simulates no person"),
     ],

@@ -142,7 +142,7 @@ def test_faults_are_described() -> None:
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"person": "ghost"}, "person must be one of script"), ({"person_faults": -1}, "person_faults must be a whole"),
+    [({"person": "ghost"}, 'person must be "script" or'), ({"person_faults": -1}, "person_faults must be a whole"),
      ({"person_retries": True}, "person_retries must be a whole")],
 )  # fmt: skip
 def test_refuses_invalid_options(game_setup: tuple[Make, tuple[str, ...]], options: Any, message: str) -> None:

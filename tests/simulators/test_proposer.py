@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from agents.role import load_role
 from simulators import conformance
-from simulators.base import SimulatorFault
+from simulators.base import PAYS, SimulatorFault
 from simulators.reasoning import ProposerSolver, expression, gym
-from simulators.reasoning.proposer import PAYS
 from simulators.reasoning.typed import FAMILIES, is_same_number, make_families, strip_wording
 from tests.factories.thorough import count_cases
 
@@ -344,7 +343,7 @@ def test_each_seat_is_told_only_its_own_result() -> None:
         ({"families": {"gcd": 4}}, "must be names and values"),
         ({"families": []}, "a name, a list of names"),
         ({"solvers": 0}, "from 1 to 64"),
-        ({"pay": "soft"}, "pay must be one of hard, frontier"),
+        ({"pay": "soft"}, 'pay must be "hard" or "frontier"'),
         ({"rounds": 0}, "at least 1"),
     ],
 )

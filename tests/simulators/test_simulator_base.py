@@ -142,9 +142,9 @@ def test_split_without_entities_is_a_fault():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"split": "half"}, 'split must be "train", "test" or "all", not \'half\''),
-        ({"persona": "rude"}, "persona must be one of cooperative, terse, .*, mixed, not 'rude'"),
-        ({"person": "llm"}, "person must be one of script, render, free, played, not 'llm'"),
+        ({"split": "half"}, 'split must be "train" or "test" or "all", not \'half\''),
+        ({"persona": "rude"}, 'persona must be "cooperative" or "terse" or .* or "mixed", not \'rude\''),
+        ({"person": "llm"}, 'person must be "script" or "render" or "free" or "played", not \'llm\''),
         ({"budget": [5, 2]}, "budget must be a whole number of at least 5"),
         ({"budget": [1, 2, 3]}, r"budget must be a whole number or \[low, high\]"),
         ({"budget": "many"}, "budget must be a whole number"),

@@ -2,8 +2,7 @@
 
 A critic is `critic(context, *, settings) -> Critic`, marked with the measures that it `gives`. In every iteration it
 first predicts, from earlier iterations only; estimators use these values; then it is fitted to the turns' returns.
-Processing a match log in order reproduces the values of `linear`, and those of `archer` without fresh replies given the
-run's random draws.
+Processing a match log in order reproduces the values of `linear`, and those of `archer` given the run's random draws.
 """
 
 from __future__ import annotations
@@ -88,7 +87,6 @@ def archer(
     steps: Count = 50,
     batch: Count = 256,
     replay: Annotated[int, Field(ge=0, le=10**8)] = 100_000,
-    fresh: Annotated[int, Field(ge=0, le=10**6)] = 0,
     warmup: Positive = 2,
     reads: Reads = "words",
 ) -> Critic:
@@ -99,11 +97,11 @@ def archer(
     `values` is min V, `action_values` min Q; both are 0 during the first `warmup` iterations. γ is this critic's own:
     if another estimator than `archer` uses its values, give both the same.
 
-    Q learns from the newest `replay` turns (0: only this iteration's). V needs replies sampled from π: this iteration's
-    own turns, and `fresh` replayed turns per iteration with newly sampled replies. The networks have one layer of
-    `hidden` units, and read text as `features` hashed n-grams (`arena.credit.critics.words`): a state's messages and
-    own replies so far with the turn's number, or by `reads: prompt` the tokens of the policy's prompt, public facts
-    included. The latter makes equal prompts equal states, which suits roles with a memory window of 0.
+    Q learns from the newest `replay` turns (0: only this iteration's), V from this iteration's, whose replies are
+    sampled from π. The networks have one layer of `hidden` units, and read text as `features` hashed n-grams
+    (`arena.credit.critics.words`): a state's messages and own replies so far with the turn's number, or by `reads:
+    prompt` the tokens of the policy's prompt, public facts included. The latter makes equal prompts equal states, which
+    suits roles with a memory window of 0.
 
     Source: ArCHer (Zhou et al. 2024: 50 such steps, called epochs, 1e5 turns, 20 iterations of warm-up, γ .95). There Q
     and V are heads of a RoBERTa, and every replayed state gets a new reply in every step.
@@ -119,7 +117,6 @@ def archer(
         steps=steps,
         batch=batch,
         replay=replay,
-        fresh=fresh,
         warmup=warmup,
         reads=reads,
     )

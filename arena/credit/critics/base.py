@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,8 +16,6 @@ from arena.learn.divergence import Nonfinite
 from arena.records import Trajectory
 
 if TYPE_CHECKING:
-    from agents.engines.base import Engine
-    from agents.role import Role
     from arena.policies import Policies
 
 Measures = dict[str, list[NDArray[np.float32]]]
@@ -51,5 +49,3 @@ class CriticContext:
     nonfinite: Nonfinite = "stop"
     """As in `learn.nonfinite`."""
     policies: Policies | None = None
-    engine: Engine | None = None
-    roles: Mapping[str, Role] = field(default_factory=dict)

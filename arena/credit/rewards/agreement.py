@@ -32,7 +32,7 @@ def measure_agreement(
         ordered_alike += (value[higher] > value[row]).sum() + 0.5 * (value[higher] == value[row]).sum()
     if compared:
         figures["agreement"] = float(ordered_alike / compared)
-    if (correlation := _correlate(_rank(value), _rank(payoff))) is not None:
+    if (correlation := _correlate(value, payoff)) is not None:
         figures["correlation"] = correlation
     return figures
 
@@ -54,7 +54,7 @@ def compare_with_payoffs(
 
 def measure_position_bias(values: Sequence[float]) -> float | None:
     """Return the rank correlation of values, in the order shown, with early positions; None if all are equal."""
-    return _correlate(_rank(np.array(values)), -np.arange(len(values), dtype=np.float64))
+    return _correlate(np.array(values), -np.arange(len(values), dtype=np.float64))
 
 
 class RewardHackingAlarm:
@@ -101,14 +101,9 @@ def compute_trend(series: Sequence[float]) -> float:
     return float((score - np.sign(score)) / np.sqrt(variance)) if variance > 0 else 0.0
 
 
-def _rank(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the ranks from 0; ties share their mean rank."""
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    middle = np.cumsum(counts) - (counts + 1) / 2
-    return np.asarray(middle[inverse], np.float64)
-
-
 def _correlate(one: NDArray[np.float64], other: NDArray[np.float64]) -> float | None:
-    one, other = one - one.mean(), other - other.mean()
-    scale = float(np.sqrt((one**2).sum() * (other**2).sum()))
-    return float((one * other).sum()) / scale if scale > 0 else None
+    """Return Spearman's rank correlation; None if all values of one side are equal."""
+    from scipy.stats import spearmanr  # imported here because it takes half a second
+
+    is_constant = min(np.ptp(one), np.ptp(other)) == 0
+    return None if is_constant else float(spearmanr(one, other).statistic)

@@ -3,7 +3,6 @@
 It suffices to continue the study without the run folders.
 """
 
-import json
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -11,10 +10,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from arena.config.study import StudySpec
 from arena.errors import StoreError
-from arena.store.files import explain_errors
-from arena.store.manifest import digest
-from arena.store.reader import SEAL
-from games.plain_files import read_plain
+from arena.store.manifest import read_sealed
 
 RESULT = "study.json"
 Curve = Annotated[list[Annotated[float, Field(ge=-1e9, le=1e9)]], Field(min_length=1)]
@@ -71,18 +67,10 @@ class Record(BaseModel):
 
 def read_record(place: Path) -> Record:
     """Read a study.json or sweep.json. Raises StoreError if it is not one, or if it does not match its own hash."""
-    with explain_errors(place, "reading"):
-        text = read_plain(place)
     try:
-        body = json.loads(text)
-        seal = body.pop(SEAL, None) if isinstance(body, dict) else None
-        record = Record.model_validate(body)
-    except (ValueError, RecursionError) as error:
-        reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
-        raise StoreError(f"{place} cannot be read as a study's results: {reason}") from None
-    if seal != digest(body):
-        raise StoreError(f"{place} is not as it was written: restore it from a copy")
-    return record
+        return Record.model_validate(read_sealed(place))
+    except ValidationError as error:
+        raise StoreError(f"{place} cannot be read as a study's results: {error.errors()[0]['msg']}") from None
 
 
 def find_record(place: Path) -> Record | None:

@@ -21,9 +21,8 @@ from arena.evaluate.study.verdicts import Gauges, Verdict, judge
 from arena.plain import to_plain
 from arena.store.contents import METRICS, check_committed
 from arena.store.evaluations import read_evaluations, select_latest
-from arena.store.files import write_atomic
-from arena.store.manifest import digest
-from arena.store.reader import SEAL, read_metrics
+from arena.store.manifest import write_sealed
+from arena.store.reader import read_metrics
 from arena.store.stages import find_begun_stages, is_pipeline
 from games.plain_files import read_plain
 
@@ -177,9 +176,7 @@ def write(plan: Plan, results: Results, about: Mapping[str, Any]) -> dict[str, A
     The file ends with a hash of the rest, which reveals later edits. Recorded runs of other arms and seeds stay.
     """
     data: dict[str, Any] = to_plain({"name": results.name, **about, **_to_json(plan, results)}, "study", gaps=True)
-    data[SEAL] = digest(data)
-    write_atomic(plan.record, json.dumps(data, indent=1, ensure_ascii=False) + "\n")
-    return data
+    return write_sealed(plan.record, data, ensure_ascii=False)
 
 
 def read(path: Path) -> Results:

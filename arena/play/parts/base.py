@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from agents.engines.base import Engine
 from agents.policy import Policy
 from agents.role import Role
+from arena.credit.asking import Asker
 from arena.parts.part_config import PartConfig, part
 from arena.play.control import MatchControl
 from arena.play.match import MatchPlan
@@ -26,7 +26,7 @@ MakePart = TypeVar("MakePart", bound=Callable[..., "RolloutPart"])
 
 @dataclass(frozen=True, kw_only=True)
 class PartContext:
-    """Context of the run for a rollout part: seed, policies, engine and callbacks."""
+    """Context of the run for a rollout part: seed, policies, model access and callbacks."""
 
     seed: int
     """Seed of the run."""
@@ -34,7 +34,8 @@ class PartContext:
     """Number of iterations of the run, for schedules."""
     policies: Mapping[str, Policy]
     """Policies with weights, by name."""
-    engine: Engine
+    asker: Asker
+    """Client for replies of these policies outside of matches."""
     missing_deals: Callable[[int, Sequence[MatchRecord], int], Awaitable[int]]
     """Function that returns how many deals credit still lacks, because it would drop some of the played ones. Its
     arguments are the iteration, the finished matches and the number of played deals."""

@@ -132,8 +132,8 @@ class Instructions(RolloutPart):
                 if rule.writer is not None:
                     ranked = sorted(self.populations[role], key=lambda one: -one.weight)
                     scored = [(one.weight, one.text) for one in ranked]
-                    policy, engine, seed = self.context.policies[rule.writer], self.context.engine, (self.seed, k)
-                    written = await write_instruction(policy, engine, seed, role, scored, self.failed.get(role, ()))
+                    asker, failed = self.context.asker, self.failed.get(role, ())
+                    written = await write_instruction(asker, rule.writer, (self.seed, k), role, scored, failed)
                 if text := self.propose(k, role, written) if rule.verify else self.add(k, role, written):
                     self.context.note(f"iteration {k}: {role} tries the instruction {text!r}")
         return self.assign(k, plans)

@@ -2,48 +2,34 @@
 
 from collections.abc import Sequence
 
-from agents.engines.base import Engine, Request
-from agents.policy import Policy
 from agents.reply import to_one_line
+from agents.role import Sampling
+from arena.credit.asking import Asker, Budget, Question
 from arena.parts.chance import number
 from arena.records import MatchRecord
 
 PROMPT = "You improve the instruction of a player. Write one better instruction in one sentence, and nothing else."
-TOKENS, EXAMPLES = 60, 4
-"""Maximum tokens of an instruction, and number of instructions that the writer reads."""
+SAMPLING = Sampling(max_tokens=60)
+EXAMPLES = 4
+"""Number of instructions that the writer reads."""
 
 
 async def write_instruction(
-    policy: Policy,
-    engine: Engine,
+    asker: Asker,
+    writer: str,
     seed: tuple[int, int],
     role: str,
     ranked: Sequence[tuple[float, str]],
     failed: Sequence[str],
 ) -> str:
-    """Sample a new instruction for `role` from `policy` and return it in one line; "" if its context has no room.
+    """Sample a new instruction for `role` from a policy and return it in one line; "" if its context has no room.
 
     `seed` is the run's seed and the iteration, `ranked` the instructions so far with their scores, best first, and
     `failed` the last turns of failed matches.
     """
-    key, frame = f"instruct-{seed[1]}-{role}", policy.frame
-    prompt = (*frame.open(PROMPT, []), *frame.ask(make_prompt(ranked, failed)))
-    if len(prompt) + TOKENS > min(policy.positions, engine.max_context):
-        return ""
-    request = Request(
-        policy=policy.name,
-        ids=prompt,
-        key=key,
-        max_tokens=TOKENS,
-        temperature=1.0,
-        top_p=1.0,
-        top_k=0,
-        stop_ids=frame.stop_ids,
-        seed=(*seed, number("reflect"), number(role)),
-    )
-    (completion,) = await engine.generate([request])
-    engine.forget(key)
-    return to_one_line(frame.decode(completion.ids), 10**4)
+    question, seeds = Question(PROMPT, make_prompt(ranked, failed)), [(*seed, number("reflect"), number(role))]
+    (reply,) = await asker.ask(writer, [question], SAMPLING, seeds, Budget(None, None, {}))
+    return to_one_line(reply.text or "", 10**4)
 
 
 def make_prompt(ranked: Sequence[tuple[float, str]], failed: Sequence[str]) -> str:

@@ -18,10 +18,11 @@ from agents.engines.base import Completion, Request
 from agents.engines.in_process import MAX_PREFIXES, InProcessEngine
 from agents.engines.kv import BatchKV
 from agents.engines.sampling import draw_tokens, truncate
+from agents.model_folder import load_model
 from agents.precision import Precision
 from agents.published import ModuleWeights
 from agents.stream import Stream
-from agents.weights import load_model, resolve
+from agents.weights import resolve
 from arena.cli.loop import wait
 from tests.factories.models import make_tiny_llama
 from tests.factories.requests import (

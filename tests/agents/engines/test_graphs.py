@@ -4,7 +4,6 @@ Where there is no GPU the same storage and rounded shapes are used, and nothing 
 """
 
 import copy
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,9 +21,9 @@ from agents.engines.in_process import InProcessEngine
 from agents.engines.step import supports_step
 from agents.errors import WeightsError
 from agents.precision import Precision
-from agents.published import ModuleWeights, wrap_adapter
+from agents.published import ModuleWeights
 from arena.cli.loop import wait
-from tests.factories.models import STEPPED, VOCABULARY, make_float64_model, randomise_adapter
+from tests.factories.models import STEPPED, VOCABULARY, make_float64_model, randomise_adapter, wrap_adapter
 from tests.factories.requests import assert_agrees, generate, make_contexts, make_request
 
 GPU = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"))
@@ -146,12 +145,12 @@ def test_adapters_take_turns_and_share_batches(precision: Precision, device: str
     engine, fresh = (InProcessEngine(precision) for _ in range(2))
     for each in (engine, fresh):
         for name, model in models.items():
-            wait(each.publish(name, 1, wrap_adapter(model, base, Path("there"), "base")))
+            wait(each.publish(name, 1, wrap_adapter(model, base)))
     for policies in [("a",), ("b",), ("a", "b"), ("a",), ("b", "a"), ("b",)]:
         fresh._replays.clear()
         assert play_conversation(engine, policies) == play_conversation(fresh, policies)
     randomise_adapter(models["a"], 9)
-    wait(engine.publish("a", 2, wrap_adapter(models["a"], base, Path("there"), "base")))
+    wait(engine.publish("a", 2, wrap_adapter(models["a"], base)))
     with torch.autocast(device, torch.bfloat16, enabled=precision.uses_bf16_products):
         requests = [make_request(ids, i, f"n{i}", policy="a") for i, ids in enumerate(make_contexts(VOCABULARY, 5))]
         for one, got in zip(requests, generate(engine, requests), strict=True):

@@ -15,12 +15,13 @@ from agents.engines.base import Completion, Request
 from agents.engines.in_process import InProcessEngine
 from agents.engines.multi_adapter import MultiAdapterModel
 from agents.errors import WeightsError
+from agents.model_folder import load_model
 from agents.precision import Precision
-from agents.published import FolderWeights, wrap_adapter
+from agents.published import FolderWeights
 from agents.stream import Stream
-from agents.weights import load_model, resolve
+from agents.weights import resolve
 from arena.cli.loop import wait
-from tests.factories.models import make_model, randomise_adapter
+from tests.factories.models import make_model, randomise_adapter, wrap_adapter
 from tests.factories.requests import assert_agrees, generate, make_contexts, make_request, record_passes
 
 NAMES = ("a", "b", "c", "d")
@@ -39,7 +40,7 @@ def publish_adapters(base: Any, engine: InProcessEngine) -> dict[str, Any]:
     ]
     models = dict(zip(NAMES, adapters, strict=True))
     for version, (name, model) in enumerate(models.items()):
-        wait(engine.publish(name, version, wrap_adapter(model, base, Path("there"), "base")))
+        wait(engine.publish(name, version, wrap_adapter(model, base)))
     return models
 
 
@@ -89,11 +90,11 @@ def test_updated_adapter_is_served_after_publishing(bf16: bool) -> None:
     models, requests = publish_adapters(base, engine), make_mixed_requests()
     before = generate(engine, requests)
     randomise_adapter(models["b"], 99)
-    wait(engine.publish("b", 7, wrap_adapter(models["b"], base, Path("there"), "base")))
+    wait(engine.publish("b", 7, wrap_adapter(models["b"], base)))
     after = generate(engine, requests)
     fresh = InProcessEngine(Precision.BF16 if bf16 else Precision.FP32)
     for name, model in models.items():
-        wait(fresh.publish(name, 7, wrap_adapter(model, base, Path("there"), "base")))
+        wait(fresh.publish(name, 7, wrap_adapter(model, base)))
     for first, old, new, second in zip(requests, before, after, generate(fresh, requests), strict=True):
         assert new.logprobs == pytest.approx(second.logprobs, abs=0.1 if bf16 else 1e-5)
         assert (new.version == 7) == (first.policy == "b")

@@ -30,14 +30,15 @@ from agents.engines.spec import EngineSpec
 from agents.engines.vllm import VLLMEngine
 from agents.errors import ContextFull, EngineError
 from agents.model_config import NO_LIMIT
+from agents.model_folder import load_model
 from agents.policy import load_module
-from agents.published import FolderWeights, ModuleWeights, wrap_adapter
+from agents.published import FolderWeights, ModuleWeights
 from agents.stream import Stream
 from agents.vision import get_vision
-from agents.weights import load_model, resolve
+from agents.weights import resolve
 from arena.cli.loop import wait
 from tests.factories.eyes import IMAGE, compute_reference_scores, make_picture, make_stream, save_vision_model
-from tests.factories.models import randomise_adapter
+from tests.factories.models import randomise_adapter, wrap_adapter
 from tests.factories.requests import assert_agrees, make_contexts, make_request
 from tests.factories.short_contexts import POSITIONS, assert_context_full, play_talk, save_short_nano
 

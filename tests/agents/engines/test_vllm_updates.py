@@ -6,7 +6,6 @@ The real one sleeps on GPUs alone; test_vllm.py runs its CPU build where that is
 import asyncio
 import os
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -191,13 +190,8 @@ def test_without_a_gpu_no_server_sleeps(monkeypatch: pytest.MonkeyPatch) -> None
     wait(engine.close())
 
 
-def test_a_vllm_without_transfers_and_a_model_of_other_names_need_folders(
-    engine: VLLMEngine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_model_of_other_names_needs_folders(engine: VLLMEngine) -> None:
     assert wait(engine.expect("p", NANO, {"model.some.other.name"})) == 0 and not engine._servers
-    monkeypatch.undo()
-    install(monkeypatch, transfer=False)
-    assert wait(engine.expect("p", NANO, set(trainable_parameters(load_module(NANO))))) == 0
     wait(engine.publish("p", 1, ModuleWeights(make_changed_model(1))))
     assert generate_replies(engine) == (generate_greedily(make_changed_model(1)), {1})
     wait(engine.publish("p", 2, ModuleWeights(make_changed_model(2))))

@@ -13,13 +13,14 @@ from agents.chat import ChatFrame
 from agents.engines.base import Completion, Request
 from agents.engines.in_process import InProcessEngine
 from agents.errors import RoleError
+from agents.model_folder import load_model, load_tokenizer
 from agents.players.cautious import MARKS, count_trials, make_cautious_writer
 from agents.players.writers import make_model_writer
 from agents.published import ModuleWeights
 from agents.role import Cautious, Role
 from agents.scoring import StreamScorer, score_streams
 from agents.stream import Stream
-from agents.weights import load_model, load_tokenizer, resolve
+from agents.weights import resolve
 from arena.cli.loop import wait
 from arena.config.seating import resolve_tables
 from arena.errors import ConfigError

@@ -762,11 +762,8 @@ def test_run_survives_occasional_endpoint_failures(tmp_path, monkeypatch):
     from arena.config.layers import compose, to_yaml
     from arena.config.sources import recipe_layer, set_layer
     from arena.lab import Lab
+    from arena.play.watchers import Watcher
     from arena.store.run import RunFolder
-
-    class Nobody:
-        def __getattr__(self, name):
-            return lambda *news: None
 
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     settings = [
@@ -780,8 +777,8 @@ def test_run_survives_occasional_endpoint_failures(tmp_path, monkeypatch):
             [recipe_layer("kuhn_poker-nano"), *map(set_layer, [*settings, f"endpoint.url={server.url}"])]
         )
         run = RunFolder.create(tmp_path / "run", to_yaml(experiment), {})
-        wait(wait(Lab.open(run, experiment, Nobody())).run())
-    rows = list(run.log.rows())
+        wait(wait(Lab.open(run, experiment, Watcher())).run())
+    rows = list(run.reader.matches())
     failed = [row for row in rows if row["status"] == "failed"]
     assert len(rows) == 6 and [row["reason"] for row in failed] == ["EndpointError: endpoint:m: status 404: gone"]
     assert {row["seats"]["second"]["kind"] for row in rows} == {"endpoint"}

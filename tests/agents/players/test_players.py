@@ -11,12 +11,13 @@ from agents.chat import ChatFrame
 from agents.engines.base import Completion, Request
 from agents.engines.in_process import InProcessEngine
 from agents.memory import Memory
+from agents.model_folder import load_model, load_tokenizer
 from agents.players.model import ChatPlayer, ScriptedPlayer
 from agents.players.scripted import SCRIPTED
 from agents.players.writers import make_demonstration_writer, make_model_writer
 from agents.published import ModuleWeights
 from agents.role import Role, load_role
-from agents.weights import load_model, load_tokenizer, resolve
+from agents.weights import resolve
 from arena.cli.loop import wait
 from arena.play.match import Limits, MatchPlan, play_match
 from arena.records import MatchRecord, Seating

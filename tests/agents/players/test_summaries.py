@@ -11,11 +11,12 @@ import pytest
 from agents.chat import ChatFrame
 from agents.engines.base import Completion, Request
 from agents.memory import Memory
+from agents.model_folder import load_tokenizer
 from agents.players.model import ChatPlayer
 from agents.players.scripted import make_scripted
 from agents.players.writers import make_demonstration_writer
 from agents.role import Role, load_role
-from agents.weights import load_tokenizer, resolve
+from agents.weights import resolve
 from arena.credit.assign import assign
 from arena.credit.batch import TurnBatch
 from arena.credit.samples import make_samples

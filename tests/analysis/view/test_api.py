@@ -326,7 +326,7 @@ def test_a_live_run_grows_and_each_line_is_read_once(tmp_path: Path, monkeypatch
     before = client.get("/api/changes")
     assert wait_for_answer(client, "/api/runs/run/matches")["total"] == 8
     assert client.get("/api/runs/run/matches/0001-0002")["open"]
-    run.log.append(make_match(1, 7))
+    run.log.extend([make_match(1, 7)])
     assert client.get("/api/changes") != before
     answer = wait_for_answer(client, "/api/runs/run/matches")
     assert answer["total"] == 9 and "0001-0007" in [row["match"] for row in answer["rows"]]

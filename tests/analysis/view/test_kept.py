@@ -76,14 +76,14 @@ def test_images_require_the_token(tmp_path: Path) -> None:
     asks = Client(tmp_path / "run")
     data = b"\x89PNG\r\n\x1a\n" + b"0" * 30
     name = hashlib.sha256(data).hexdigest()
-    Blobs(tmp_path / "run" / "log" / "blobs").put(name, data)
+    Blobs(tmp_path / "run" / "log" / "blobs").put_all({name: data})
     path = f"/api/runs/run/images/{name}"
     assert asks.client.get(path).status_code == 401
     answer = asks.client.get(path, headers=asks.headers)
     assert answer.content == data and answer.headers["content-type"] == "image/png"
     assert answer.headers["x-content-type-options"] == "nosniff"
     svg = b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
-    Blobs(tmp_path / "run" / "log" / "blobs").put(hashlib.sha256(svg).hexdigest(), svg)
+    Blobs(tmp_path / "run" / "log" / "blobs").put_all({hashlib.sha256(svg).hexdigest(): svg})
     answer = asks.client.get(f"/api/runs/run/images/{hashlib.sha256(svg).hexdigest()}", headers=asks.headers)
     assert answer.status_code == 415 and svg not in answer.content
     for bad in ("..%2F..%2Fconfig.yaml", "%2e%2e", "0" * 63, "0" * 64 + "%00", "config.yaml", "A" * 64):

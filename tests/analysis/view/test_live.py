@@ -69,7 +69,7 @@ def test_a_match_in_flight_grows_turn_by_turn_and_is_then_the_logs(browser: Any,
         assert page.view.query_selector("text=fork from here") is None
         fed.turn(3, record.turns[1])
         page.wait_until("document.querySelectorAll('article.turn.at')[0]?.id === 'turn-1'")
-        run.log.append(record)
+        run.log.extend([record])
         fed.writer.write([], over=["0002-0003"])
         page.wait_until(
             "!document.querySelector('.outcome .live') && document.querySelector('.paid').textContent === '5'"

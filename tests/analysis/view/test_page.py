@@ -240,7 +240,7 @@ def test_a_live_run_grows_without_a_reload(browser: Any, tmp_path: Path) -> None
         page.view.evaluate("window.same = 1")
         page.open_route("#/run/run/matches", "table.matches tbody tr")
         page.wait_until("document.getElementById('total').textContent.startsWith('8 of 8')")
-        run.log.append(make_match(1, 7))
+        run.log.extend([make_match(1, 7)])
         page.wait_until("document.getElementById('total').textContent.startsWith('9 of 9')")
         page.open_route("#/run/run", ".empty")
         run.metrics.append({"iteration": 1, "valid_rate": 0.75})

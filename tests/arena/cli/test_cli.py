@@ -15,8 +15,8 @@ import torch
 from safetensors.torch import load_file
 
 from agents.chat_template import CLOCK
+from agents.model_folder import load_model, load_tokenizer
 from agents.stream import Stream
-from agents.weights import load_model, load_tokenizer
 from arena.cli import catalogue
 from arena.doctor import describe_environment
 from arena.league.settings import OpponentSpec
@@ -315,7 +315,7 @@ def test_model_text_is_never_markup_nor_escapes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_terminal: bool
 ) -> None:
     run = RunFolder.create(tmp_path / "run", "name: x\n", {})
-    run.log.append(make_hostile_match())
+    run.log.extend([make_hostile_match()])
     if is_terminal:
         monkeypatch.setenv("FORCE_COLOR", "1")
     result = arena("show", run.path, "0001-0000")

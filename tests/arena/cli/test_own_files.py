@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agents.weights import resolve
-from arena.store.manifest import digest
+from arena.store.manifest import write_sealed
 from arena.store.reader import RunReader
 from arena.store.run import RunFolder
 from games.adapters import loading
@@ -148,7 +148,7 @@ def test_file_outside_the_run_needs_trust_too(user_folder: Path, run: Path) -> N
     environment = json.loads((run / "environment.json").read_text())
     for key in ("files", "commands", "experiment", "sha256"):
         del environment[key]
-    (run / "environment.json").write_text(json.dumps({**environment, "sha256": digest(environment)}))
+    write_sealed(run / "environment.json", environment)
     for folder in ("roles", "games", "data", "checkpoints", "log"):
         shutil.rmtree(run / folder)
     (user_folder.parent / "home" / "trusted").unlink()

@@ -1,6 +1,5 @@
-"""ArCHer's critic on a stochastic chain with exact values; its replay buffer, fresh replies and saved state."""
+"""ArCHer's critic on a stochastic chain with exact values; its replay buffer and saved state."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,19 +7,16 @@ import numpy as np
 import pytest
 import torch
 
-from agents.role import load_role
-from agents.stream import Stream
 from arena.cli.loop import wait
 from arena.config.kinds import choose
 from arena.credit.batch import CreditedTrajectory, TurnBatch
 from arena.credit.critics import create_critic
-from arena.credit.critics.archer import Archer, Context, get_contexts, sample_replies
+from arena.credit.critics.archer import Archer
 from arena.credit.critics.base import CriticContext
 from arena.credit.critics.networks import twin_loss
 from arena.credit.estimators.gae import Discounts
 from arena.credit.settings import CreditSpec
 from games.contracts import Message
-from tests.factories.babble import POLICIES, RandomTextEngine
 from tests.factories.records import make_turn, wrap_turns
 
 GOAL, SLIP, GAMMA = 4, 0.25, 0.9
@@ -224,32 +220,11 @@ def test_empty_input_is_no_error(tmp_path: Path) -> None:
     assert len(loaded.buffer) == loaded.fit_count == 0
 
 
-def test_fresh_replies_need_an_engine() -> None:
-    with pytest.raises(ValueError, match="fresh replies need an engine"):
-        make_critic(fresh=8)
-
-
-def test_fresh_replies_use_the_turns_own_context() -> None:
-    stream, window = Stream(), Stream()
-    stream.observe([1, 2])
-    stream.append_sampled([3, 4], [-1.0, -1.0], 0)
-    stream.observe([5])
-    stream.append_sampled([6], [-1.0], 2)
-    window.observe([1, 6, 7])  # forgot the first exchange
-    window.append_sampled([8], [-1.0], 5)
-    turns = tuple(make_turn(k, {}) for k in (0, 2, 5))
-    trajectory = wrap_turns(turns, streams=(stream, window))
-    contexts = [(1, 2), (1, 2, 3, 4, 5), (1, 6, 7)]
-    assert get_contexts(trajectory) == [Context("shared", "opener", ids) for ids in contexts]
-
-
-def test_fresh_replies_stay_within_the_positions() -> None:
-    """Shorten replies that would not fit, as after a summary."""
-    engine: Any = RandomTextEngine()
-    policies: Any = {"p": replace(POLICIES["p"], positions=20)}
-    run = CriticContext(
-        discounts=Discounts(), policies=policies, engine=engine, roles={"nano_player": load_role("nano_player")}
-    )
-    contexts = [Context("p", "nano_player", (5,) * length) for length in (4, 15)]
-    wait(sample_replies(contexts, run, np.random.default_rng(0)))
-    assert [request.max_tokens for request in engine.requests] == [16, 5]
+def test_skipped_steps_leave_networks_and_targets() -> None:
+    context = CriticContext(discounts=Discounts(), nonfinite="skip")
+    critic: Archer = choose("critic", "archer", **SMALL)(context)
+    before = [p.clone() for p in (*critic.networks.parameters(), *critic.target.parameters())]
+    metrics = wait(critic.fit([make_walk([1], [1], [1e308])], np.random.default_rng(0)))
+    assert metrics["skipped"] == critic.settings.steps
+    after = [*critic.networks.parameters(), *critic.target.parameters()]
+    assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))

@@ -84,7 +84,7 @@ def test_columns_equal_the_runs_own_credit(stored_run: tuple[Path, Experiment]) 
     folder, experiment = stored_run
     turns = compare_run(folder, experiment, choose_estimators("mars", "zero")).turns
     for k in (1, 2):
-        rows = [MatchRecord.from_json(row) for row in RunFolder.open(folder).log.read(k)]
+        rows = [MatchRecord.from_json(row) for row in RunFolder.open(folder).reader.log.read(k)]
         batch = TurnBatch([t for r in rows for t in trajectories(r) if t.trained], Clock(k, 2))
         credited = assign(batch, experiment.credit)
         part = turns[turns.iteration == k]
@@ -103,7 +103,7 @@ def test_estimator_memory_is_rebuilt_from_earlier_iterations(stored_run: tuple[P
     assert all_turns[all_turns.iteration == 2]["rae"].tolist() == last_turns["rae"].tolist()
     memory: dict[str, Any] = {}
     for k in (1, 2):
-        rows = [MatchRecord.from_json(row) for row in RunFolder.open(folder).log.read(k)]
+        rows = [MatchRecord.from_json(row) for row in RunFolder.open(folder).reader.log.read(k)]
         batch = TurnBatch([t for r in rows for t in trajectories(r) if t.trained], Clock(k, 2), memory=memory)
         credited = assign(batch, CreditSpec.model_validate(dict(estimator="rae", **reward_settings(experiment))))
     assert last_turns["rae"].tolist() == pytest.approx(credited[0].advantages.tolist())

@@ -16,6 +16,7 @@ from arena.credit.samples import make_samples
 from arena.credit.settings import CreditSpec
 from arena.records import MatchRecord, Seating, Trajectory, trajectories
 from arena.store.matchlog import MatchLog
+from arena.store.reader import LogReader
 from games.contracts import MatchId
 from tests.factories.records import make_match_record, make_turn, wrap_turns
 from tests.factories.trajectories import make_trajectory
@@ -187,9 +188,9 @@ def test_advantages_from_the_log_equal_those_online(tmp_path: Path, estimator: s
         )
     log = MatchLog(tmp_path / "log")
     for record in records:
-        log.append(record)
+        log.extend([record])
     log.seal(1)
-    stored = [MatchRecord.from_json(row) for row in log.read(1)]
+    stored = [MatchRecord.from_json(row) for row in LogReader(tmp_path / "log").read(1)]
     rule = {
         "estimator": {estimator: PARTS.get(estimator, {})},
         "stages": [{"valid_act": {"bonus": 0.3}}],

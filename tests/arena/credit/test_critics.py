@@ -315,7 +315,7 @@ CREDIT = {
     ],
     "archer": [
         "credit.estimator=archer",
-        "credit.critic={archer: {features: 32, hidden: 8, batch: 16, steps: 5, warmup: 1, fresh: 4, replay: 30}}",
+        "credit.critic={archer: {features: 32, hidden: 8, batch: 16, steps: 5, warmup: 1, replay: 30}}",
     ],
 }
 
@@ -348,7 +348,7 @@ def test_resume_with_critic_is_bit_equal(imitated_weights: str, tmp_path: Path, 
     assert_same_runs(folder, tmp_path / "whole")
     files = {path.suffix for path in (folder / "checkpoints" / "0002" / "critic").rglob("*") if path.is_file()}
     assert files and files <= {".safetensors", ".json", ".jinja"}
-    assert any(row.advantage for row in RunFolder.open(folder).log.credit(2))
+    assert any(row.advantage for row in RunFolder.open(folder).reader.credit(2))
 
 
 def read_critic_files(folder: Path) -> dict[str, bytes]:
@@ -362,10 +362,10 @@ def test_linear_credit_is_reproducible_from_the_log(imitated_weights: str, tmp_p
     run, critic = RunFolder.open(tmp_path / "run"), create_critic(config.credit.critic, config.credit.estimator)
     assert critic is not None
     for k in (1, 2):
-        played = [t for row in run.log.read(k) for t in trajectories(MatchRecord.from_json(row))]
+        played = [t for row in run.reader.log.read(k) for t in trajectories(MatchRecord.from_json(row))]
         credited = assign(TurnBatch(played, measures=wait(critic.predict(played))), config.credit)
         wait(critic.fit(credited, UNUSED_RNG))
-        online = {(row.match, row.turn): row.advantage for row in run.log.credit(k)}
+        online = {(row.match, row.turn): row.advantage for row in run.reader.credit(k)}
         offline = {
             (c.trajectory.match, turn_.index): advantage
             for c in credited

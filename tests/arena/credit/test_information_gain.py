@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 import games
 from agents.chat import ChatFrame
+from agents.model_folder import load_model, load_tokenizer
 from agents.scoring import StreamScorer, StreamScores, score_with_entropy
 from agents.stream import Stream
-from agents.weights import load_model, load_tokenizer, resolve
+from agents.weights import resolve
 from arena.cli.loop import wait
 from arena.config.experiment import Experiment
 from arena.config.layers import compose
@@ -323,6 +324,6 @@ def test_run_measures_and_credits_beliefs(tmp_path: Path) -> None:
         for t, a in zip(c.trajectory.turns, c.advantages, strict=True)
     }
     run = RunFolder.open(tmp_path / "run")
-    assert {(r.match, r.turn): pytest.approx(r.advantage, abs=1e-5) for r in run.log.credit(1)} == recomputed
+    assert {(r.match, r.turn): pytest.approx(r.advantage, abs=1e-5) for r in run.reader.credit(1)} == recomputed
     assert any(recomputed.values())
     assert not any(name.startswith("answer") for name in run.reader.metrics()[0]["report"]), "no metric per word"

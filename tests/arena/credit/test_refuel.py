@@ -366,9 +366,9 @@ def test_run_learns_only_from_turns_compared_by_branches(uninterrupted_run: tupl
     folder, watcher = uninterrupted_run
     run = RunFolder.open(folder)
     for k in (1, 2):
-        rows = {row["id"]: row for row in run.log.read(k)}
+        rows = {row["id"]: row for row in run.reader.log.read(k)}
         assert len(rows) == 16
-        credit = {(c.match, c.turn): c.advantage for c in run.log.credit(k)}
+        credit = {(c.match, c.turn): c.advantage for c in run.reader.credit(k)}
         branch_points = {id: (row["parent"], row["parent_turn"]) for id, row in rows.items() if row["parent"]}
         assert len(branch_points) == 8
         for id, (match, turn) in ((id, branch_point) for id, branch_point in branch_points.items() if branch_point):

@@ -43,7 +43,7 @@ def write_log(folder: Path, *trajectories: Trajectory, seal: bool = True) -> Log
     """Write a match log of these trajectories, each the only seat of its match."""
     match_log = MatchLog(folder / "log")
     for t in trajectories:
-        match_log.append(make_record(t))
+        match_log.extend([make_record(t)])
     for k in match_log.iterations() if seal else ():
         match_log.seal(k)
     match_log.close()
@@ -321,10 +321,10 @@ def check_credit_from_log(run: RunFolder, experiment: Experiment) -> None:
     """Check that log and metrics alone reproduce the credit of played and of recalled trajectories."""
     for k, row in enumerate(run.reader.metrics(), start=1):
         recalls = [Recall(**entry) for entry in row.get("recalled", [])]
-        played = trained_trajectories(MatchRecord.from_json(entry) for entry in run.log.read(k))
+        played = trained_trajectories(MatchRecord.from_json(entry) for entry in run.reader.log.read(k))
         results = assign(TurnBatch(apply_recalls(played, recalls, run.reader.log), Clock(k, 3)), experiment.credit)
         fresh = [a for c in results if c.trajectory.source != "recalled" for a in c.advantages.tolist()]
-        assert fresh == pytest.approx([entry.advantage for entry in run.log.credit(k)])
+        assert fresh == pytest.approx([entry.advantage for entry in run.reader.credit(k)])
         recomputed = {
             (c.trajectory.match, c.trajectory.seat): c.advantages.tolist()
             for c in results
@@ -345,7 +345,7 @@ def test_comparison_shows_trained_advantages_of_replayed_turns(warm: str, tmp_pa
     table = wait(compare(run.path, experiment.credit, [estimator], seed=experiment.seed, length=3)).turns
     for k, metrics in enumerate(run.reader.metrics(), start=1):
         recalls = [Recall(**shown_row) for shown_row in metrics.get("recalled", [])]
-        trained = [(row.match, row.seat, row.advantage) for row in run.log.credit(k)]
+        trained = [(row.match, row.seat, row.advantage) for row in run.reader.credit(k)]
         trained += [(shown_row.match, shown_row.seat, a) for shown_row in recalls for a in shown_row.advantages]
         shown = table[table["iteration"] == k][["match", "seat", estimator.name]].itertuples(index=False, name=None)
         for shown_row, trained_row in zip(sorted(shown), sorted(trained), strict=True):
@@ -369,7 +369,7 @@ def test_run_with_replay_reports_it_and_resumes_bit_equal(warm: str, tmp_path: P
         assert any(has_replay_loss) and all(replayed == dropped == 0 for replayed, dropped in counts)
     run = RunFolder.open(tmp_path / "whole")
     for k in (1, 2, 3):
-        assert {row.match[:4] for row in run.log.credit(k)} == {f"{k:04d}"}, "credit is stored for played matches only"
+        assert {row.match[:4] for row in run.reader.credit(k)} == {f"{k:04d}"}, "stored for played matches only"
     check_credit_from_log(run, experiment)
     state = json.loads((run.path / "checkpoints" / "0003" / "state.json").read_text())
     assert state["credit"]["replay"], "the replay's memory is saved"

@@ -25,7 +25,7 @@ from arena.evaluate.study.runs import Runner, is_done, warm_settings
 from arena.evaluate.study.summary import Ends, find_figure
 from arena.evaluate.study.verdicts import judge
 from arena.statistics import paired_ci
-from arena.store.reader import SEAL
+from arena.store.manifest import SEAL, write_sealed
 from arena.store.run import RunFolder
 from tests.factories.store import write_state
 from tests.legible import find_overlaps
@@ -307,7 +307,7 @@ def test_edited_record_is_refused(tmp_path: Path) -> None:
 
 def test_damaged_results_give_one_line(tmp_path: Path) -> None:
     (tmp_path / "study.json").write_text("{}")
-    with pytest.raises(StoreError, match="cannot be read as a study's results"):
+    with pytest.raises(StoreError, match=r"study\.json is not as it was written"):
         stored_results.read(tmp_path / "study.json")
 
 
@@ -359,9 +359,9 @@ def test_damaged_record_gives_one_line(tmp_path: Path, damage: Callable[[Any], A
     records = {("mars", s): RecordedRun(arm="mars", seed=s, seconds=1.0, curve=[0.5] * 20) for s in range(2)}
     full_plan = replace(first, recorded=records)
     data = stored_results.write(full_plan, stored_results.collect(full_plan), {})
-    del data[SEAL]  # as an older Arena wrote it
+    del data[SEAL]
     damage(data)
-    (tmp_path / "one" / "study.json").write_text(json.dumps(data))
+    write_sealed(tmp_path / "one" / "study.json", data)
     with pytest.raises(StoreError, match="cannot be read as a study's results: "):
         make_plan(tmp_path / "one")
 

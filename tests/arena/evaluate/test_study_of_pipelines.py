@@ -104,7 +104,7 @@ def test_warm_arms_share_the_last_stages_imitation(tmp_path: Path) -> None:
         == read_weight_files(same, 2, "player")
         != read_weight_files(first, 0, "player")
     )
-    saved = strict_yaml.read(same / "config.yaml")["policies"]["player"]
+    saved = strict_yaml.load((same / "config.yaml").read_text(), "config.yaml")["policies"]["player"]
     assert saved["imitate"] is None and "all-0/stages/02-last/checkpoints/0000" in saved["model"]
 
 

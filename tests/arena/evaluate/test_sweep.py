@@ -34,7 +34,7 @@ from arena.evaluate.study.results import collect, write
 from arena.evaluate.study.runs import Runner, warm_settings
 from arena.statistics import mean_ci
 from arena.store.locks import lock_folder
-from arena.store.manifest import digest
+from arena.store.manifest import write_sealed
 
 BASE = recipe_layer("negotiation-nano")
 
@@ -355,7 +355,7 @@ def write_run_files(run: Run, rows: int, once: float, each: float, ended: bool =
     now = 1_700_000_000.0
     body = {"commands": [{"time": datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")}]}
     (run.path / "config.yaml").write_text("")
-    (run.path / "environment.json").write_text(json.dumps({**body, "sha256": digest(body)}))
+    write_sealed(run.path / "environment.json", body)
     metrics = run.path / "metrics.jsonl"
     row = {"seconds": {"play": each / 2, "play_model": 1.0, "learn": each / 2, "commit": 0.0}}
     metrics.write_text("".join(f"{json.dumps({'iteration': k + 1, **row})}\n" for k in range(rows)))

@@ -131,7 +131,7 @@ def test_formula_cells_are_noted(run: Path, tmp_path: Path) -> None:
     record = MatchRecord.from_json(RunReader(run).match("0002-0000"))
     turns = tuple(turn._replace(raw="=1+1") for turn in record.turns)
     log = MatchLog(run / "log")
-    log.append(replace(record, identity=replace(record.identity, deal=7), turns=turns))
+    log.extend([replace(record, identity=replace(record.identity, deal=7), turns=turns)])
     log.close()
     result = arena("export", run, "--as", "csv", "--to", tmp_path / "out")
     assert result.err.startswith("arena: 2 cells begin like a formula (= + - @), and a model may have written them")

@@ -90,7 +90,7 @@ def record_run(tmp_path: Path, tokenizer: Any) -> tuple[MatchRecord, ChatFrame]:
     record = asyncio.run(play_match(plan, game, {SOLVER: player}, Limits()))
     assert record.report["success"] and len(record.turns) > 2
     run = RunFolder.create(tmp_path / "run", to_yaml(config), {})
-    run.log.append(record)
+    run.log.extend([record])
     run.log.seal(1)
     run.log.close()
     return record, frame

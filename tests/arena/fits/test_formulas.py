@@ -30,7 +30,7 @@ def test_weights_by_hand() -> None:
 
 def test_loading_by_hand() -> None:
     def peak(config: ComputeConfig, file_bytes: int, frozen: bool = True) -> int:
-        return f.estimate_loading(TINY, config, file_bytes, frozen)["weights, twice for a moment"]
+        return f.estimate_loading(TINY, config, file_bytes, frozen)["weights while loading"]
 
     unpacked, gpu = ComputeConfig(Precision.BF16, packs=False), ComputeConfig(Precision.BF16, gpu=True)
     assert peak(FP32, 1200) == 1200 + 1200, "file and copy"
@@ -47,7 +47,7 @@ def test_play_by_hand() -> None:
     assert f.estimate_cache_per_token(TINY, FP32) == 2 * 2 * 1 * 2 * 4 and f.estimate_cache_per_token(TINY, BF16) == 16
     parts = f.estimate_play_buffers(TINY, FP32, PlayWorkload(rows=4, streams=8, context=10, fresh=5))
     assert parts["attention caches"] == 8 * 10 * 32 + 7 * 4 * 10 * 32 // 4
-    assert parts["reading what is new"] == 4 * 5 * (12 * 6 + 12 * 4)
+    assert parts["reading new tokens"] == 4 * 5 * (12 * 6 + 12 * 4)
     assert parts["sampling"] == 4 * 10 * 24 and parts["compiled products"] == 0
     capped = f.estimate_play_buffers(TINY, FP32, PlayWorkload(rows=4, streams=8, context=10, fresh=5, cache_bytes=100))
     assert capped["attention caches"] == 100 + 2240, "engine.cache_mb bounds what is kept"

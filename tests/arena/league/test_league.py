@@ -86,7 +86,7 @@ def read_pool_files(folder: Path) -> dict[str, bytes]:
 
 
 def list_opponents(folder: Path, k: int) -> set[str]:
-    rows = RunFolder.open(folder).log.read(k)
+    rows = RunFolder.open(folder).reader.log.read(k)
     return {s["policy"] for row in rows for s in row["seats"].values()} - {"shared"}
 
 
@@ -104,7 +104,7 @@ def test_opponents_follow_the_mixtures_schedule(uninterrupted_run: tuple[Path, L
 def test_opponents_are_recorded_and_get_no_credit(uninterrupted_run: tuple[Path, Lab]) -> None:
     run = RunFolder.open(uninterrupted_run[0])
     for k in (1, 2, 3, 4):
-        rows = {row["id"]: row for row in run.log.read(k)}
+        rows = {row["id"]: row for row in run.reader.log.read(k)}
         for row in rows.values():
             seats = row["seats"].values()
             assert any(s["trained"] for s in seats)
@@ -112,7 +112,7 @@ def test_opponents_are_recorded_and_get_no_credit(uninterrupted_run: tuple[Path,
                 is_live = s["policy"] == "shared"
                 assert s["trained"] is is_live and s["kind"] == ("brain" if s["policy"] == "random" else "model")
                 assert s["version"] == (k - 1 if is_live else int(s["policy"].partition("@")[2] or 0))
-        credited = {(c.match, c.seat) for c in run.log.credit(k)}
+        credited = {(c.match, c.seat) for c in run.reader.credit(k)}
         moved = {(row["id"], t["seat"]) for row in rows.values() for t in row["turns"]}
         assert credited == {(m, seat) for m, seat in moved if rows[m]["seats"][seat]["trained"]}
 
@@ -121,7 +121,7 @@ def test_past_versions_play_with_their_own_weights(uninterrupted_run: tuple[Path
     """Past versions' samples have the log-probabilities of their checkpoint's weights, not of the newest."""
     folder, lab = uninterrupted_run
     streams: dict[str, list[Stream]] = {}
-    for row in RunFolder.open(folder).log.rows():
+    for row in RunFolder.open(folder).reader.matches():
         for seat, seat_streams in row["streams"].items():
             streams.setdefault(row["seats"][seat]["policy"], []).extend(Stream(**stream) for stream in seat_streams)
     for version in (0, 1, 2):
@@ -221,7 +221,7 @@ def test_separate_policies_play_each_others_past_versions(
     )  # fmt: skip
     run_lab(tmp_path / "run", with_policies(config, "separate"))
     for k, past in ((1, 0), (2, 0)):
-        rows = RunFolder.open(tmp_path / "run").log.read(k)
+        rows = RunFolder.open(tmp_path / "run").reader.log.read(k)
         matchups = {tuple(s["policy"] for s in row["seats"].values()) for row in rows}
         assert matchups == {("poker", f"caller@{past}"), (f"poker@{past}", "caller")}
     assert sorted(p.name for p in (tmp_path / "run" / "league").iterdir()) == [

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from safetensors.torch import load_file
 
 from arena.cli.loop import wait
 from arena.config.experiment import LearnSpec
@@ -51,26 +50,22 @@ def make_rule(weight: Any, **changes: Any) -> LearnSpec:
 def compute_gradient(
     batch: list[Sample],
     rule: LearnSpec,
-    folder: Path,
     clock: Clock = Clock(),
 ) -> dict[str, torch.Tensor]:
     """Return the first step's gradient, from exp_avg = (1 - beta1) times it."""
     trainer = PolicyTrainer("p", make_tiny_llama(), rule)
     run_update(trainer, batch, np.random.default_rng(0), clock)
-    trainer.write(folder)
-    return {n: v / 0.5 for n, v in load_file(folder / "optimizer.safetensors").items() if n.endswith("exp_avg")}
+    return {n: v / 0.5 for n, v in wait(trainer.save()).items() if n.endswith("exp_avg")}
 
 
 @pytest.mark.parametrize("budget", [1, 10**6], ids=["unpacked", "packed"])
-def test_gradient_is_the_sum_of_both_parts(tmp_path: Path, budget: int) -> None:
+def test_gradient_is_the_sum_of_both_parts(budget: int) -> None:
     """RL aggregate + weight · mean of -log p over demonstrated tokens; neither part's size affects the other's mean."""
     model = make_tiny_llama()
     played = [s.with_reference(s.behaviour + np.float32(0.3)) for s in make_samples(model)]
     demonstrations = make_demonstrations(model)
-    mixed = compute_gradient(
-        [*demonstrations[:2], *played, *demonstrations[2:]], make_rule(0.7, token_budget=budget), tmp_path
-    )
-    alone = compute_gradient(played, make_rule(0.7, token_budget=budget), tmp_path)
+    mixed = compute_gradient([*demonstrations[:2], *played, *demonstrations[2:]], make_rule(0.7, token_budget=budget))
+    alone = compute_gradient(played, make_rule(0.7, token_budget=budget))
     logprobs = torch.cat([compute_plain_scores(model, s)[0] for s in demonstrations])
     (-0.7 * logprobs.mean()).backward()
     for name, parameter in model.named_parameters():
@@ -79,21 +74,21 @@ def test_gradient_is_the_sum_of_both_parts(tmp_path: Path, budget: int) -> None:
         torch.testing.assert_close(mixed[f"{name}.exp_avg"], expected, atol=1e-6, rtol=1e-4)
 
 
-def test_only_learned_tokens_are_imitated(tmp_path: Path) -> None:
+def test_only_learned_tokens_are_imitated() -> None:
     model = make_tiny_llama()
     demonstrations = make_demonstrations(model)
     half = [replace(s, learned=s.places == 0) for s in demonstrations]
-    gradients = compute_gradient(half, make_rule(1.0), tmp_path)
+    gradients = compute_gradient(half, make_rule(1.0))
     logprobs = torch.cat([compute_plain_scores(model, s)[0][torch.from_numpy(s.learned)] for s in half])
     (-logprobs.mean()).backward()
     for name, parameter in model.named_parameters():
         torch.testing.assert_close(gradients[f"{name}.exp_avg"], parameter.grad, atol=1e-6, rtol=1e-4)
 
 
-def test_weight_follows_its_schedule(tmp_path: Path) -> None:
+def test_weight_follows_its_schedule() -> None:
     demonstrations = make_demonstrations(make_tiny_llama())
     fading = make_rule({"linear": {"start": 1.0, "end": 0.0, "over": 4}})
-    first, second = (compute_gradient(demonstrations, fading, tmp_path, Clock(k, 9)) for k in (1, 2))
+    first, second = (compute_gradient(demonstrations, fading, Clock(k, 9)) for k in (1, 2))
     for name, value in first.items():
         torch.testing.assert_close(second[name], 0.75 * value, atol=1e-6, rtol=1e-4)
 
@@ -228,7 +223,7 @@ def test_best_matches_of_a_log_are_demonstrated(recorded_run: Path, tmp_path: Pa
         tmp_path / "run", f"seats.{seat}.policy=shared", f"seats.{other_seat}.policy=random",
         f"learn.demonstrations={{run: {recorded_run}, best: 0.5, matches: 4}}",
     )  # fmt: skip
-    rows = sorted(RunFolder.open(recorded_run).log.rows(), key=lambda row: (-row["payoffs"][seat], row["id"]))
+    rows = sorted(RunFolder.open(recorded_run).reader.matches(), key=lambda row: (-row["payoffs"][seat], row["id"]))
     assert rows[0]["payoffs"][seat] > rows[-1]["payoffs"][seat]
     best = {tuple(t["raw"].strip() for t in row["turns"] if t["seat"] == seat) for row in rows[:6]}
     demonstrations = [s for k in range(1, 6) for s in wait(lab.parts.demonstrations.samples("shared", Clock(k, 5)))]
@@ -240,7 +235,7 @@ def test_best_matches_of_a_log_are_demonstrated(recorded_run: Path, tmp_path: Pa
 @pytest.mark.slow
 def test_log_of_the_same_policy_is_demonstrated_token_by_token(recorded_run: Path, tmp_path: Path) -> None:
     lab = open_lab(tmp_path / "run", f"learn.demonstrations={{run: {recorded_run}, best: 1.0, matches: 12}}")
-    rows = list(RunFolder.open(recorded_run).log.rows())
+    rows = list(RunFolder.open(recorded_run).reader.matches())
     kept_streams = {tuple(s["ids"]): s for row in rows for s in row["streams"]["opener"]}
     demonstrations = wait(lab.parts.demonstrations.samples("shared", Clock(1, 1)))
     assert len(demonstrations) == 12

@@ -19,8 +19,9 @@ import arena.credit.assign
 import arena.credit.samples
 import arena.learn.clips
 import arena.learn.gradients
+from agents.model_folder import load_model
 from agents.stream import Stream
-from agents.weights import load_model, resolve
+from agents.weights import resolve
 from arena.config.experiment import LearnSpec
 from arena.credit.batch import TurnBatch
 from arena.credit.settings import CreditSpec

@@ -3,17 +3,16 @@ gradient of distillation by finite differences."""
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from agents.scoring import StreamScorer, score_distributions, score_streams
 from agents.stream import Stream
 from agents.token_scores import Divergence
+from arena.cli.loop import wait
 from arena.config.experiment import LearnSpec
 from arena.learn.samples import Sample
 from arena.learn.trainer import PolicyTrainer
@@ -25,13 +24,12 @@ from tests.factories.updating import run_update
 WEIGHTED = {"policy_gradient": {"correction": {"truncated": {"cap": 1e9}}}}
 
 
-def update(model: torch.nn.Module, batch: Sequence[Sample], folder: Path, **rule: Any) -> tuple[torch.Tensor, Any]:
+def update(model: torch.nn.Module, batch: Sequence[Sample], **rule: Any) -> tuple[torch.Tensor, Any]:
     """Return one step's gradient, taken from exp_avg = (1 - beta1) times the gradient, and the metrics."""
     spec = LearnSpec.model_validate({"regularisers": {}, **rule, "grad_clip": 0.0, "betas": (0.5, 0.9), "lr": 0.0})
     trainer = PolicyTrainer("p", model, spec)
     figures = run_update(trainer, batch, np.random.default_rng(0))
-    trainer.write(folder)
-    moments = load_file(folder / "optimizer.safetensors")
+    moments = wait(trainer.save())
     return torch.cat([moments[f"{name}.exp_avg"].flatten() / 0.5 for name, _ in model.named_parameters()]), figures
 
 
@@ -43,18 +41,18 @@ def compute_gradient(loss: torch.Tensor, model: torch.nn.Module) -> torch.Tensor
 
 
 @pytest.mark.parametrize("loss", ["policy_gradient", WEIGHTED, "likelihood"], ids=["plain", "weighted", "likelihood"])
-def test_log_of_the_same_weights_gives_the_on_policy_gradient(tmp_path: Path, loss: Any) -> None:
+def test_log_of_the_same_weights_gives_the_on_policy_gradient(loss: Any) -> None:
     model = make_tiny_llama()
     played = make_samples(model)
     logged = [replace(s, source="logged") for s in played]
-    on_policy, _ = update(model, played, tmp_path, loss=loss)
-    off_policy, figures = update(model, logged, tmp_path, loss=loss)
+    on_policy, _ = update(model, played, loss=loss)
+    off_policy, figures = update(model, logged, loss=loss)
     assert on_policy.abs().max() > 0.01
     torch.testing.assert_close(off_policy, on_policy, atol=1e-6, rtol=1e-6)
     assert "logprob_gap" not in figures
 
 
-def test_log_of_other_weights_is_importance_weighted(tmp_path: Path) -> None:
+def test_log_of_other_weights_is_importance_weighted() -> None:
     """The gradient of the mean of -ρ A log p, ρ = p now / p there of each token; without correction ρ = 1."""
     model, sampler = make_tiny_llama(), make_tiny_llama(1)
     played = make_samples(model)
@@ -67,11 +65,11 @@ def test_log_of_other_weights_is_importance_weighted(tmp_path: Path) -> None:
             ratio = (now.detach() - torch.from_numpy(current.behaviour)).exp() if weighs else torch.ones(len(now))
             total = total - (ratio * torch.from_numpy(current.advantages) * now).sum()
         expected = compute_gradient(total / sum(len(s.advantages) for s in logged), model)
-        gradient, _ = update(model, logged, tmp_path, loss=loss)
+        gradient, _ = update(model, logged, loss=loss)
         torch.testing.assert_close(gradient, expected, atol=1e-5, rtol=1e-4)
 
 
-def test_importance_weights_make_a_log_unbiased(tmp_path: Path) -> None:
+def test_importance_weights_make_a_log_unbiased() -> None:
     """Averaged over all one-token replies of other weights, the gradient is that of the expected reward."""
     model, sampler = make_tiny_llama(), make_tiny_llama(1)
     prompt, reward = [3, 1, 4], torch.linspace(-1, 1, VOCABULARY)
@@ -80,7 +78,7 @@ def test_importance_weights_make_a_log_unbiased(tmp_path: Path) -> None:
     sampler_logprobs = torch.log_softmax(sampler(input_ids=torch.tensor([prompt])).logits[0, -1], -1).detach()
     for token in range(VOCABULARY):
         reply = make_one_token_sample(prompt, token, float(reward[token]), float(sampler_logprobs[token]))
-        mixed += sampler_logprobs[token].exp() * update(model, [reply], tmp_path, loss=WEIGHTED)[0]
+        mixed += sampler_logprobs[token].exp() * update(model, [reply], loss=WEIGHTED)[0]
     torch.testing.assert_close(mixed, compute_gradient(exact, model), atol=1e-5, rtol=1e-4)
 
 
@@ -92,7 +90,7 @@ def make_one_token_sample(prompt: list[int], token: int, advantage: float, behav
     return replace(played, source="logged")
 
 
-def test_effective_share_by_hand(tmp_path: Path) -> None:
+def test_effective_share_by_hand() -> None:
     """Four tokens of equal probability under both models, so the weights are |A|."""
     model = make_tiny_llama()
     uniform = [make_one_token_sample([3, 1, 4], k, 1.0, 0.0) for k in range(4)]
@@ -101,13 +99,13 @@ def test_effective_share_by_hand(tmp_path: Path) -> None:
     for advantages, share in (([1, -1, 1, 1], 1.0), ([2, 0, 0, 0], 0.25), ([3, 1, 0, 0], 16 / 40), ([0, 0, 0, 0], 0.0)):
         batch = [replace(s, advantages=np.array([a], np.float32)) for s, a in zip(same, advantages, strict=True)]
         for loss in (WEIGHTED, "likelihood"):
-            assert update(model, batch, tmp_path, loss=loss)[1]["effective"] == pytest.approx(share, abs=1e-5)
+            assert update(model, batch, loss=loss)[1]["effective"] == pytest.approx(share, abs=1e-5)
     rare = [replace(s, behaviour=s.behaviour - np.float32(4 * (k == 0))) for k, s in enumerate(same)]
     ratios = np.exp([4.0, 0, 0, 0])
-    figures = update(model, rare, tmp_path, loss="policy_gradient")[1]
+    figures = update(model, rare, loss="policy_gradient")[1]
     assert figures["effective"] == pytest.approx(ratios.mean() ** 2 / (ratios**2).mean(), rel=1e-4)
     played = [replace(s, source="played") for s in same]
-    assert "effective" not in update(model, played, tmp_path, loss=WEIGHTED)[1]
+    assert "effective" not in update(model, played, loss=WEIGHTED)[1]
 
 
 def test_log_with_few_effective_tokens_is_reported() -> None:
@@ -127,7 +125,7 @@ def compute_reverse_kl(model: torch.nn.Module, teacher: torch.nn.Module, prompt:
     return (logprobs.exp() * (logprobs - teacher_logprobs.detach())).sum()
 
 
-def test_on_policy_distillation_has_the_gradient_of_the_reverse_kl(tmp_path: Path) -> None:
+def test_on_policy_distillation_has_the_gradient_of_the_reverse_kl() -> None:
     """Averaged over the student's replies with advantages of 0; also by finite differences."""
     model, teacher, prompt = make_tiny_llama(), make_tiny_llama(1), [3, 1, 4]
     scores = [
@@ -138,7 +136,7 @@ def test_on_policy_distillation_has_the_gradient_of_the_reverse_kl(tmp_path: Pat
     for token in range(VOCABULARY):
         reply = make_one_token_sample(prompt, token, 0.0, float(scores[0][token]))
         reply = reply.with_reference(scores[1][token : token + 1].numpy())
-        mean += scores[0][token].exp() * update(model, [reply], tmp_path, **rule)[0]
+        mean += scores[0][token].exp() * update(model, [reply], **rule)[0]
     torch.testing.assert_close(
         mean, compute_gradient(compute_reverse_kl(model, teacher, prompt), model), atol=1e-5, rtol=1e-4
     )
@@ -200,13 +198,13 @@ def compute_exact_kl(model: torch.nn.Module, teacher: torch.nn.Module, batch: Se
 
 
 @pytest.mark.parametrize("token_budget", [4096, 16])
-def test_exact_distillation_has_the_gradient_of_the_full_kl(tmp_path: Path, token_budget: int) -> None:
+def test_exact_distillation_has_the_gradient_of_the_full_kl(token_budget: int) -> None:
     """Compare with autograd and with finite differences, for the full distribution at each sampled token."""
     model, teacher = make_tiny_llama(), make_tiny_llama(1)
     batch = [replace(s, advantages=np.zeros_like(s.advantages)) for s in make_samples(model)]
     taught = [s.with_reference(w) for s, w in zip(batch, compute_distributions(teacher, batch), strict=True)]
     rule = {"regularisers": {"kl": {"weight": 1.0, "estimate": "exact"}}, "token_budget": token_budget}
-    gradient, figures = update(model, taught, tmp_path, **rule)
+    gradient, figures = update(model, taught, **rule)
     value = compute_exact_kl(model, teacher, batch)
     torch.testing.assert_close(gradient, compute_gradient(value, model), atol=1e-6, rtol=1e-4)
     assert figures["kl_term"] == pytest.approx(value.item(), rel=1e-5) and figures["kl_term"] > 0.01

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers import LlamaForCausalLM
 
 from agents.costs import estimate_costs
 from agents.scoring import StreamScorer, score_streams
 from agents.stream import Stream
+from arena.cli.loop import wait
 from arena.config.experiment import LearnSpec
 from arena.config.kinds import choose
 from arena.errors import GateError
@@ -107,7 +108,7 @@ def save(trainer: PolicyTrainer, folder: Path) -> None:
     """Save weights and optimiser as a checkpoint does."""
     with trainer.gather():
         trainer.model.save_pretrained(folder)
-    trainer.write(folder)
+    save_file(wait(trainer.save()), folder / "optimizer.safetensors")
 
 
 def split_by_turn(sample: Sample) -> list[Sample]:
@@ -217,7 +218,7 @@ def test_saved_optimizer_resumes_bit_equal(tmp_path: Path, stage: Stage, offload
     save(trainer, tmp_path)
     resumed_model = LlamaForCausalLM.from_pretrained(tmp_path).eval()
     resumed = PolicyTrainer("p", resumed_model, rule)
-    resumed.read(tmp_path, trainer.state())
+    wait(resumed.load(tmp_path, trainer.state()))
     batch = make_samples(model, 2)
     for current in (trainer, resumed):
         run_update(current, batch, np.random.default_rng(2))
@@ -268,7 +269,7 @@ def test_saved_master_weights_resume_bit_equal(tmp_path: Path, stage: Stage, off
         assert master.dtype == torch.float32 and torch.equal(master.bfloat16(), parameter)
         assert not torch.equal(master, parameter.float())  # what was rounded off is in the master alone
     resumed = PolicyTrainer("p", resumed_model, rule, bf16=True)
-    resumed.read(tmp_path, trainer.state())
+    wait(resumed.load(tmp_path, trainer.state()))
     for seed in (2, 3):
         batch = make_samples(resumed_model, seed)
         for current in (trainer, resumed):

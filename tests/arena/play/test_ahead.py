@@ -31,7 +31,7 @@ def make_ahead_experiment(warm: str, *assignments: str) -> Experiment:
 
 def compute_lags(folder: Path) -> list[int]:
     """Return for every turn how many versions older it is than the weights that learn from it."""
-    rows = RunFolder.open(folder).log.rows()
+    rows = RunFolder.open(folder).reader.matches()
     return [row["iteration"] - 1 - turn["version"] for row in rows for turn in row["turns"]]
 
 
@@ -39,9 +39,9 @@ def assert_complete(folder: Path, iterations: int = 3, matches: int = 8, is_all_
     """Assert that every match is in the log and in credit once, and every iteration in the metrics."""
     run = RunFolder.open(folder)
     assert run.log.iterations() == list(range(1, iterations + 1))
-    run_lab = [row["id"] for row in run.log.rows() if row["status"] == "finished"]
+    run_lab = [row["id"] for row in run.reader.matches() if row["status"] == "finished"]
     assert len(run_lab) == len(set(run_lab)) == iterations * matches
-    credited = [m for k in run.log.iterations() for m in dict.fromkeys(row.match for row in run.log.credit(k))]
+    credited = [m for k in run.log.iterations() for m in dict.fromkeys(row.match for row in run.reader.credit(k))]
     assert credited and set(credited) <= set(run_lab) and len(credited) == len(set(credited))
     assert is_all_credited is False or sorted(credited) == sorted(run_lab)
     assert [row["iteration"] for row in run.reader.metrics()] == list(range(1, iterations + 1))
@@ -67,7 +67,7 @@ def test_deals_equal_those_of_a_sequential_run(warm: str, tmp_path: Path) -> Non
     seeds = []
     for ahead in (0, 2):
         run_lab(tmp_path / str(ahead), make_ahead_experiment(warm, f"play.ahead={ahead}"))
-        seeds.append([(row["id"], row["seed"]) for row in RunFolder.open(tmp_path / str(ahead)).log.rows()])
+        seeds.append([(row["id"], row["seed"]) for row in RunFolder.open(tmp_path / str(ahead)).reader.matches()])
     assert seeds[0] == seeds[1]
 
 
@@ -149,7 +149,7 @@ def test_league_opponents_are_played_ahead(warm: str, tmp_path: Path) -> None:
     config = make_ahead_experiment(warm, "play.ahead=2", "iterations=5", league, "checkpoint.keep=1")
     run_lab(tmp_path / "run", config)
     assert_complete(tmp_path / "run", iterations=5, is_all_credited=False)  # a match may have no turn of a learner
-    met = {s["policy"] for row in RunFolder.open(tmp_path / "run").log.rows() for s in row["seats"].values()}
+    met = {s["policy"] for row in RunFolder.open(tmp_path / "run").reader.matches() for s in row["seats"].values()}
     assert any("@" in name for name in met)
 
 

@@ -13,9 +13,10 @@ import games
 from agents.engines.base import Request
 from agents.engines.in_process import InProcessEngine
 from agents.errors import WeightsError
+from agents.model_folder import load_model
 from agents.precision import Precision
 from agents.role import load_role
-from agents.weights import load_model, resolve
+from agents.weights import resolve
 from arena.cli.loop import wait
 from arena.errors import ConfigError, StoreError
 from arena.evaluate.casting import Casting

@@ -86,7 +86,7 @@ def test_masks_cover_the_policys_own_tokens_and_nothing_else(finished_run: Path)
 
 
 def test_different_outcomes_give_advantages(finished_run: Path) -> None:
-    credit = [c for k in (1, 2) for c in RunFolder.open(finished_run).log.credit(k)]
+    credit = [c for k in (1, 2) for c in RunFolder.open(finished_run).reader.credit(k)]
     assert np.abs([c.advantage for c in credit]).max() > 0.1
     credited = {(c.match, c.turn) for c in credit}
     patches = {(r.id, t.index) for r in read_records(finished_run) for t in r.turns if t.source == "patch"}

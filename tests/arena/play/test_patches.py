@@ -1,15 +1,15 @@
 """Patches as demonstrations: the expert's act is imitated where it was put, and enters no other loss."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
 
-from agents.weights import load_tokenizer, resolve
+from agents.model_folder import load_tokenizer
+from agents.weights import resolve
+from arena.cli.loop import wait
 from arena.config.experiment import LearnSpec
 from arena.config.layers import compose
 from arena.config.sources import text_layer
@@ -93,13 +93,12 @@ def make_spec(weight: float | None = WEIGHT) -> LearnSpec:
     )
 
 
-def compute_gradient(samples: list[Sample], folder: Path) -> dict[str, torch.Tensor]:
+def compute_gradient(samples: list[Sample]) -> dict[str, torch.Tensor]:
     """Return the gradient of the first step, from exp_avg, which is (1 - beta1) times it."""
     trainer = PolicyTrainer("p", make_tiny_llama(vocabulary=SIZE), make_spec())
     run_update(trainer, samples, np.random.default_rng(0))
-    trainer.write(folder)
-    found = load_file(folder / "optimizer.safetensors")
-    return {n.removesuffix(".exp_avg"): v / 0.5 for n, v in found.items() if n.endswith(".exp_avg")}
+    moments = wait(trainer.save())
+    return {n.removesuffix(".exp_avg"): v / 0.5 for n, v in moments.items() if n.endswith(".exp_avg")}
 
 
 def compute_objective(model: Any, samples: list[Sample], patches: list[Sample]) -> float:
@@ -113,11 +112,11 @@ def compute_objective(model: Any, samples: list[Sample], patches: list[Sample]) 
 
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("seed", [0, 1])
-def test_gradient_matches_finite_differences(seed: int, tmp_path: Path) -> None:
+def test_gradient_matches_finite_differences(seed: int) -> None:
     model = make_tiny_llama(vocabulary=SIZE)
     samples, patches = make_samples_of_matches()
     samples = with_model_logprobs(model, samples)
-    gradient, rng = compute_gradient([*samples, *patches], tmp_path), torch.Generator().manual_seed(seed)
+    gradient, rng = compute_gradient([*samples, *patches]), torch.Generator().manual_seed(seed)
     directions = {n: torch.randn(p.shape, generator=rng) for n, p in model.named_parameters()}
     expected, step = sum(float((gradient[n] * direction).sum()) for n, direction in directions.items()), 1e-3
     losses = []

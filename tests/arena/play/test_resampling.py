@@ -129,11 +129,11 @@ def test_run_reports_dropped_and_replaced_deals(finished_run: tuple[Path, Record
             selection["dropped"] > 0
             and selection["replayed"] == selection["out_of_loss"] == selection["out_of_statistics"] == 0
         )
-        played = run.log.read(row["iteration"])
+        played = run.reader.log.read(row["iteration"])
         assert [r["id"] for r in played] == [f"{row['iteration']:04d}-{i:04d}" for i in range(row["matches"])]
         seats = sum(len({t["seat"] for t in r["turns"]}) for r in played)
         assert selection["trajectories"] == seats - selection["dropped"]
-        credited = {(c.match, c.seat) for c in run.log.credit(row["iteration"])}
+        credited = {(c.match, c.seat) for c in run.reader.credit(row["iteration"])}
         assert len(credited) == selection["trajectories"]
     phases = [name for k, name in finished_run[1].phases if k == 1]
     assert phases[phases.index("credit") :] == ["credit", "learn", "commit"]

@@ -155,7 +155,7 @@ def test_records_are_logged_before_they_are_handed_out(warm: str, tmp_path: Path
 
     async def take_first() -> tuple[list[str], list[str]]:
         records = (await lab.parts.source.matches(1)).records
-        logged = [row["id"] for row in RunFolder.open(tmp_path / "run").log.read(1)]
+        logged = [row["id"] for row in RunFolder.open(tmp_path / "run").reader.log.read(1)]
         await lab.close()
         return sorted(record.id for record in records), sorted(logged)
 
@@ -173,9 +173,9 @@ def make_config(warm: str, *more: str) -> Any:
 def assert_all_learned_once(folder: Path) -> None:
     """Assert that all deals of the run's three iterations are learned from, each once."""
     run = RunFolder.open(folder)
-    rows = [row for row in run.log.rows() if row["status"] == "finished"]
+    rows = [row for row in run.reader.matches() if row["status"] == "finished"]
     assert len(rows) == len({row["id"] for row in rows}) == len({row["seed"] for row in rows}) == 24
-    credited = [m for k in (1, 2, 3) for m in dict.fromkeys(row.match for row in run.log.credit(k))]
+    credited = [m for k in (1, 2, 3) for m in dict.fromkeys(row.match for row in run.reader.credit(k))]
     assert sorted(credited) == sorted(row["id"] for row in rows)
 
 
@@ -194,6 +194,7 @@ def test_killed_run_replays_its_stragglers(warm: str, tmp_path: Path, ahead: int
     folder, config = tmp_path / "run", make_config(warm, f"play.ahead={ahead}")
     stop_lab(folder, config, "phase", (2, "learn"))
     resumed_lab = reopen_lab(folder, make_config(warm, f"play.ahead={ahead}", f"play.enough={enough}"))
-    assert resumed_lab.done == 1 and 0 < len(resumed_lab.parts.play.late) == 8 - len(RunFolder.open(folder).log.read(1))
+    played = RunFolder.open(folder).reader.log.read(1)
+    assert resumed_lab.done == 1 and 0 < len(resumed_lab.parts.play.late) == 8 - len(played)
     wait(resumed_lab.run())
     assert_all_learned_once(folder)

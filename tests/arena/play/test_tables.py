@@ -82,7 +82,7 @@ def finished_run(
 @pytest.mark.slow
 def test_every_game_is_played_by_its_share(finished_run: tuple[Path, Lab, Any]) -> None:
     for k in (1, 2):
-        rows = RunFolder.open(finished_run[0]).log.read(k)
+        rows = RunFolder.open(finished_run[0]).reader.log.read(k)
         assert Counter(row["game"] for row in rows) == {"negotiation": 11, "kuhn_poker": 5}
         assert [row["id"] for row in rows] == [f"{k:04d}-{i:04d}" for i in range(16)]
         assert {row["options"].get("max_turns") for row in rows if row["game"] == "negotiation"} == {4}
@@ -92,9 +92,9 @@ def test_every_game_is_credited_by_itself(finished_run: tuple[Path, Lab, Any]) -
     """The role `anyone` plays both games, and its mean advantage is 0 in each of them."""
     run = RunFolder.open(finished_run[0])
     for k in (1, 2):
-        rows = {row["id"]: row for row in run.log.read(k)}
+        rows = {row["id"]: row for row in run.reader.log.read(k)}
         groups: dict[tuple[str, str], list[tuple[float, float]]] = {}
-        for credit in run.log.credit(k):
+        for credit in run.reader.credit(k):
             row = rows[credit.match]
             key = row["game"], row["seats"][credit.seat]["role"]
             groups.setdefault(key, []).append((credit.reward, credit.advantage))
@@ -130,7 +130,9 @@ def test_policies_of_several_games_imitate_and_learn_each_in_its_own(roles_folde
     lab, rows = run_lab(tmp_path / "run", with_policies(config, "separate"))
     assert set(rows[0]["learn"]) == {"anyone", "poker"} and all(rows[0]["learn"].values())
     played = {
-        (row["game"], s["policy"]) for row in RunFolder.open(tmp_path / "run").log.rows() for s in row["seats"].values()
+        (row["game"], s["policy"])
+        for row in RunFolder.open(tmp_path / "run").reader.matches()
+        for s in row["seats"].values()
     }
     assert played == {("negotiation", "anyone"), ("kuhn_poker", "anyone"), ("kuhn_poker", "poker")}
     assert lab.policies["poker"].version == 1

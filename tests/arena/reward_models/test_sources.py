@@ -120,7 +120,7 @@ def logged_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_outcomes_equal_those_of_the_log(logged_run: Path) -> None:
     outcomes = read_outcomes(logged_run, "shared", "payoff", "deal", 1000, resolve("nano"))
-    records = [MatchRecord.from_json(row) for k in (2, 1) for row in RunFolder.open(logged_run).log.read(k)]
+    records = [MatchRecord.from_json(row) for k in (2, 1) for row in RunFolder.open(logged_run).reader.log.read(k)]
     expected = [trajectory for record in records for trajectory in trajectories(record)]
     assert [(o.worth, o.stream.ids) for o in outcomes] == [
         (trajectory.payoff, trajectory.streams[-1].ids) for trajectory in expected
@@ -129,7 +129,7 @@ def test_outcomes_equal_those_of_the_log(logged_run: Path) -> None:
         (trajectory.game, trajectory.seed, trajectory.seat) for trajectory in expected
     }
     assert len(read_outcomes(logged_run, "shared", "payoff", "deal", 5, resolve("nano"))) == 5
-    credit = {(c.match, c.turn): c.reward for k in (1, 2) for c in RunFolder.open(logged_run).log.credit(k)}
+    credit = {(c.match, c.turn): c.reward for k in (1, 2) for c in RunFolder.open(logged_run).reader.credit(k)}
     totals = [sum(credit[trajectory.match, turn.index] for turn in trajectory.turns) for trajectory in expected]
     outcomes = read_outcomes(logged_run, "shared", "credited", "game", 1000, resolve("nano"))
     assert [o.worth for o in outcomes] == pytest.approx(totals)

@@ -70,7 +70,7 @@ def count_iterations(folder: Path) -> int:
 
 def count_finished_matches(folder: Path) -> Counter[int]:
     """Return the number of finished matches per iteration, and check that each deal counts once."""
-    rows = [row for row in RunFolder.open(folder).log.rows() if row["status"] == "finished"]
+    rows = [row for row in RunFolder.open(folder).reader.matches() if row["status"] == "finished"]
     deals = Counter((row["iteration"], row["deal"]) for row in rows)
     assert max(deals.values()) == 1, "a match counts twice"
     return Counter(iteration for iteration, _ in deals.elements())

@@ -35,7 +35,7 @@ from arena.store.losses import find_incomplete_deals
 from arena.store.reader import RunReader, log_path
 from arena.store.run import RunFolder
 from arena.store.state import read_state
-from games.contracts import Deal
+from games.contracts import ILLEGAL, Deal
 
 TOLERANCE = 1e-3
 """Tolerance of fp32 log-probabilities computed in other batches; other weights differ by more."""
@@ -158,13 +158,16 @@ def _replay_match(record: MatchRecord, verdict: Verdict) -> None:
             return
         messages = game.messages(turn.seat)
         game.step(turn.action)
-        replayed_turns.append((turn.seat, messages, bool(game.infos[turn.seat].get("valid"))))
+        valid = bool(game.infos[turn.seat].get("valid"))
+        replayed_turns.append((turn.seat, messages, valid))
         if any(earlier.seat == turn.seat for earlier in record.turns[: turn.index]):
             latest[turn.seat] = {}
         earned.append(latest[turn.seat])
+        waived = turn.seat if turn.finish == "length" and not valid else ""  # by default, roles excuse cut replies
         for seat in record.seats:
             for name, value in game.infos[seat]["rewards"].items():
-                latest[seat][name] = latest[seat].get(name, 0.0) + value
+                if (seat, name) != (waived, ILLEGAL):
+                    latest[seat][name] = latest[seat].get(name, 0.0) + value
     verdict.counts.update(replayed=1, turns=len(record.turns))
     if not all(game.terminations.values()):
         verdict.add("wrong", f"match {record.id} is finished in the log, and its game is not")

@@ -15,9 +15,10 @@ from agents.engines.base import Completion, Request
 from agents.engines.in_process import InProcessEngine
 from agents.engines.spec import EngineSpec
 from agents.errors import EngineDied
+from agents.model_folder import load_model
 from agents.policy import Policy
 from agents.published import ModuleWeights
-from agents.weights import load_model, resolve
+from agents.weights import resolve
 from arena.cli.loop import wait
 from arena.errors import RanksLost
 from arena.parts.schedules import Clock

@@ -15,10 +15,11 @@ from agents.engines.in_process import InProcessEngine
 from agents.engines.spec import EngineSpec
 from agents.errors import EngineDied, EngineError, EnginesLost
 from agents.model_config import NO_LIMIT
+from agents.model_folder import load_model
 from agents.policy import Bases, NewAdapter, Policy
 from agents.published import FolderWeights, ModuleWeights
 from agents.stream import Stream
-from agents.weights import load_model, resolve
+from agents.weights import resolve
 from arena.cli.loop import wait
 from arena.config.experiment import LearnSpec
 from tests.factories.requests import make_contexts, make_request

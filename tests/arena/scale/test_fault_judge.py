@@ -10,8 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from arena.cli.loop import wait
+from arena.records import MatchRecord, is_excused
+from arena.store.reader import RunReader
 from tests.arena.scale.fault_judge import Verdict, judge
 from tests.factories.commands import ITERATIONS
+from tests.factories.labs import make_experiment, open_lab
 from tests.factories.traces import flip_byte
 
 Rows = list[dict[str, Any]]
@@ -42,6 +46,15 @@ def test_intact_run_has_no_findings(run_copy: Path) -> None:
     assert verdict.found == []
     assert verdict.counts["planned"] == verdict.counts["finished"] == verdict.counts["replayed"] == 4 * ITERATIONS
     assert verdict.counts["scored"] > 0 and verdict.counts["credited"] > 0
+
+
+def test_waived_penalties_of_cut_replies_are_no_findings(tmp_path: Path) -> None:
+    """Untrained weights write replies up to the limit of tokens."""
+    lab = open_lab(tmp_path / "run", make_experiment("policies.shared.imitate=null"))
+    wait(lab.run())
+    turns = [turn for row in RunReader(tmp_path / "run").log.read(1) for turn in MatchRecord.from_json(row).turns]
+    assert any(is_excused(turn) for turn in turns)
+    assert judge(tmp_path / "run").found == []
 
 
 def test_missing_match_is_lost(run_copy: Path) -> None:

@@ -25,7 +25,7 @@ BOTH = ["--scale", "trainers=2,engines=2"]
 def list_versions(folder: Path) -> list[set[int]]:
     """Return the policy versions that wrote each iteration's turns."""
     played: dict[int, set[int]] = {}
-    for row in RunFolder.open(folder).log.rows():
+    for row in RunFolder.open(folder).reader.matches():
         played.setdefault(row["iteration"], set()).update(turn["version"] for turn in row["turns"])
     return [played[iteration] for iteration in sorted(played)]
 

@@ -29,7 +29,7 @@ def node_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         )
         return work(*arguments)
 
-    monkeypatch.setattr(shipping, "_run_on_node", run_on_node)
+    monkeypatch.setattr(shipping, "run_on_node", run_on_node)
     monkeypatch.setattr(shipping, "FILE_BUCKET", 1000)
     monkeypatch.setenv("ARENA_HOME", str(tmp_path / "node"))
     return calls

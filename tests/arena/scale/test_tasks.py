@@ -104,7 +104,7 @@ class SlowFirstStep(TicTacToe):
     place: Path
     stays = 60.0
 
-    def play_matches_with(self, seat: str, act: str) -> str:
+    def play(self, seat: str, act: str) -> str:
         if not self.place.exists():
             offload(write_pid_and_sleep, self.place, self.stays)
         return super().play(seat, act)

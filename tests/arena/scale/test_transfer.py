@@ -16,8 +16,8 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from arena.scale import transfer
-from arena.scale.layout import Layout, Slice
-from arena.scale.transfer import Link, Rendezvous, TransferFailed, await_sender, receive, send
+from arena.scale.layout import Layout
+from arena.scale.transfer import Link, Rendezvous, TransferFailed, await_sender, receive_slices, send
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float64, torch.uint8]
 LOOPBACK = "127.0.0.1"
@@ -121,16 +121,11 @@ def new_rendezvous() -> None:
 
 def receive_tensors(link: Link, layout: Layout, stop: int = 1 << 30) -> dict[str, torch.Tensor]:
     """Return what a member receives; it leaves after `stop` slices."""
-    tensors, count = {spec.name: torch.zeros(spec.shape, dtype=spec.dtype) for spec in layout.specs}, 0
-
-    def write(part: Slice, values: torch.Tensor) -> None:
-        nonlocal count
-        count += 1
-        if count > stop:
+    tensors = {spec.name: torch.zeros(spec.shape, dtype=spec.dtype) for spec in layout.specs}
+    for count, (part, values) in enumerate(receive_slices(link, await_sender(link), layout)):
+        if count == stop:
             raise KeyError("left")
         tensors[part.spec.name].view(-1)[part.start : part.stop] = values
-
-    receive(link, await_sender(link), layout, write)
     return tensors
 
 

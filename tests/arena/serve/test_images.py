@@ -56,7 +56,7 @@ def test_replies_depend_on_pictures_and_prompts_count_them(ask: Any) -> None:
 
 def test_blind_policy_refuses_images(ask: Any) -> None:
     answer = ask([TEXT, make_image_part(encode_noise())], model="blind")
-    assert answer.status_code == 400 and answer.json()["error"]["message"] == "the policy cannot see images"
+    assert answer.status_code == 400 and "the policy cannot see images" in answer.json()["error"]["message"]
     assert ask([TEXT], model="blind").status_code == 200
 
 
@@ -66,7 +66,7 @@ def test_hostile_images_are_refused_in_one_line(name: str, ask: Any) -> None:
     answer = ask([TEXT, part])
     error = answer.json()["error"]
     assert answer.status_code == 400 and error["type"] == "invalid_request_error"
-    assert (message in error["message"] or "Field required" in error["message"]) and "\n" not in error["message"]
+    assert message in error["message"] and "\n" not in error["message"]
 
 
 def test_more_pictures_than_the_context_holds_are_refused(ask: Any) -> None:

@@ -17,6 +17,7 @@ import openai
 import pytest
 
 from agents import connections
+from agents.chat_writing import write_chat
 from agents.connections import make_server
 from agents.engines.in_process import InProcessEngine
 from agents.policy import Policy
@@ -26,7 +27,7 @@ from arena.cli.loop import wait
 from arena.config.layers import compose
 from arena.config.sources import recipe_layer, set_layer
 from arena.serve import service as serving
-from arena.serve.messages import split_turns
+from arena.serve.chat_request import parse_messages
 from arena.serve.service import CHUNK_TOKENS, ServedModel, Service, _Reply, _update_text, find_roles
 from tests.factories.commands import arena, get_refusal
 
@@ -81,7 +82,7 @@ def test_reply_is_the_policys_own(service: RunningService, client: openai.OpenAI
     """Compares a greedy reply with the model's own."""
     import torch
 
-    from agents.weights import load_model
+    from agents.model_folder import load_model
 
     reply = client.chat.completions.create(model="shared", messages=ASK, temperature=0, max_tokens=20)
     folder = resolve("nano")
@@ -149,6 +150,18 @@ def test_conversation_continues(client: openai.OpenAI) -> None:
     assert reply.usage == first.usage
 
 
+CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
+def test_consecutive_messages_of_one_role_are_joined() -> None:
+    frame = Policy.load("p", resolve("nano"), resolve("nano"), train=False).frame
+    roles = ["system", "developer", "user", "user", "assistant", "assistant", "user"]
+    messages = parse_messages([{"role": role, "content": str(i)} for i, role in enumerate(roles)], None)
+    ids = [token for piece, _ in write_chat(frame, messages, examples=[("see", "say")]) for token in piece]
+    opening = [*frame.open("0\n\n1", [("see", "say")]), *frame.ask("2\n\n3")]
+    assert ids == [*opening, *frame.encode("4\n\n5"), frame.stop_id, *frame.close("stop"), *frame.ask("6")]
+
+
 BAD: dict[str, tuple[dict[str, Any], int, str]] = {
     "another model": ({"model": "gpt-5"}, 404, "there is no model 'gpt-5'"),
     "no messages": ({"messages": []}, 400, "messages"),
@@ -164,6 +177,13 @@ BAD: dict[str, tuple[dict[str, Any], int, str]] = {
     ),
     "the assistant last": ({"messages": [*ASK, {"role": "assistant", "content": "x"}]}, 400, "the last is a user's"),
     "a system text amid": ({"messages": [*ASK, {"role": "system", "content": "x"}, *ASK]}, 400, "must alternate"),
+    "a tool": ({"messages": [*ASK, {"role": "tool", "tool_call_id": "1"}, *ASK]}, 400, "must alternate"),
+    "a call": (
+        {"messages": [*ASK, {"role": "assistant", "tool_calls": [CALL]}, *ASK]},
+        400,
+        "after an optional system message, user and assistant messages must alternate",
+    ),
+    "another role": ({"messages": [{"role": "judge", "content": "x"}]}, 400, "messages[0].role: unknown role 'judge'"),
     "too long": ({"messages": [{"role": "user", "content": "x" * 900}]}, 400, "tokens, and the model's context is 256"),
     "far too long": ({"messages": [{"role": "user", "content": "x" * 10**6}]}, 400, "1000000 characters, and"),
     "a sampler's rule": ({"extra_body": {"min_p": 0.1}}, 400, "'min_p' is not supported"),
@@ -230,14 +250,14 @@ def test_requests_from_foreign_pages_are_refused(service: RunningService, header
 def test_others_are_answered_while_a_long_text_is_parsed(
     service: RunningService, client: openai.OpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    entered, leave, read = threading.Event(), threading.Event(), split_turns
+    entered, leave, read = threading.Event(), threading.Event(), parse_messages
 
     def parse_slowly(messages: Any, images: Any) -> Any:
         entered.set()
         assert leave.wait(20)
         return read(messages, images)
 
-    monkeypatch.setattr(serving, "split_turns", parse_slowly)
+    monkeypatch.setattr(serving, "parse_messages", parse_slowly)
     thread = threading.Thread(target=lambda: client.chat.completions.create(model="shared", messages=ASK, max_tokens=2))
     thread.start()
     assert entered.wait(20)

@@ -18,9 +18,9 @@ NAME = hashlib.sha256(DATA).hexdigest()
 def test_blob_is_stored_under_its_hash(tmp_path: Path) -> None:
     stored = Blobs(tmp_path / "log" / "blobs")
     assert not stored.has(NAME)
-    stored.put(NAME, DATA)
+    stored.put_all({NAME: DATA})
     written = (stored.folder / NAME).stat().st_mtime_ns
-    stored.put(NAME, DATA)
+    stored.put_all({NAME: DATA})
     assert stored.get(NAME) == DATA and [path.name for path in stored.folder.iterdir()] == [NAME]
     assert (stored.folder / NAME).stat().st_mtime_ns == written, "written twice"
 
@@ -31,7 +31,7 @@ def test_blob_is_synced_before_it_is_renamed(tmp_path: Path, monkeypatch: pytest
     fsync, rename = os.fsync, os.replace
     monkeypatch.setattr(os, "fsync", lambda file: (calls.append("fsync"), fsync(file))[1])
     monkeypatch.setattr(os, "replace", lambda one, other: (calls.append("rename"), rename(one, other))[1])
-    Blobs(tmp_path / "blobs").put(NAME, DATA)
+    Blobs(tmp_path / "blobs").put_all({NAME: DATA})
     assert calls == ["fsync", "rename", "fsync"]
 
 
@@ -59,8 +59,8 @@ def test_failed_batch_of_blobs_can_be_repeated(tmp_path: Path, monkeypatch: pyte
 def test_other_bytes_are_refused(tmp_path: Path, change: bytes) -> None:
     stored = Blobs(tmp_path)
     with pytest.raises(StoreError, match="does not match its bytes"):
-        stored.put(NAME, change)
-    stored.put(NAME, DATA)
+        stored.put_all({NAME: change})
+    stored.put_all({NAME: DATA})
     (tmp_path / NAME).write_bytes(change)
     with pytest.raises(StoreError, match="does not match its bytes") as error:
         stored.get(NAME)
@@ -70,7 +70,7 @@ def test_other_bytes_are_refused(tmp_path: Path, change: bytes) -> None:
 def test_huge_file_is_refused_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blobs, "MAX_BYTES", 1000)
     with pytest.raises(StoreError, match="1000 bytes at most"):
-        Blobs(tmp_path).put(NAME, bytes(1001))
+        Blobs(tmp_path).put_all({NAME: bytes(1001)})
     with (tmp_path / NAME).open("wb") as file:
         file.truncate(1 << 40)  # larger than the disk, so it must be refused unread
     with pytest.raises(StoreError, match="1000 bytes at most"):
@@ -82,7 +82,7 @@ def test_name_that_is_no_hash_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(StoreError, match="named by a SHA-256"):
         Blobs(tmp_path).get(name)
     with pytest.raises(StoreError, match="named by a SHA-256"):
-        Blobs(tmp_path).put(name, DATA)
+        Blobs(tmp_path).put_all({name: DATA})
 
 
 def test_a_missing_blob_and_a_pipe_are_refused(tmp_path: Path) -> None:

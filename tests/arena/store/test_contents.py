@@ -19,7 +19,7 @@ def run(tmp_path: Path) -> RunFolder:
     """Return a run of three iterations with the checkpoints of the last two."""
     run = RunFolder.create(tmp_path / "run", CONFIG, {"commands": []})
     for k in (1, 2, 3):
-        run.log.append(make_record(k, 0))
+        run.log.extend([make_record(k, 0)])
         run.log.seal(k)
         run.log.write_credit(k, [])
         run.metrics.append({"iteration": k, "loss": 0.25})

@@ -77,7 +77,7 @@ def test_files_of_other_names_are_ignored(tmp_path: Path, name: str) -> None:
     """They cause no error, are no iteration, and are not removed with later ones."""
     log = MatchLog(tmp_path / "log")
     for k in (1, 2):
-        log.append(make_record(k, 0))
+        log.extend([make_record(k, 0)])
     (tmp_path / "log" / name).write_text("a stranger's")
     assert log.iterations() == [1, 2] and log.discard_after(1) == [2]
     assert sorted(file.name for file in log.folder.iterdir()) == sorted(["0001.jsonl", name])
@@ -92,9 +92,9 @@ def test_identity_fits_the_log_or_is_refused(tmp_path: Path) -> None:
     for _ in range(MAX_BRANCHES):
         deepest = deepest.branch(MAX_TURNS - 1)
     log = MatchLog(tmp_path)
-    log.append(make_record(identity=deepest))
+    log.extend([make_record(identity=deepest)])
     log.seal(deepest.iteration)
-    (row,) = log.read(deepest.iteration)
+    (row,) = LogReader(tmp_path).read(deepest.iteration)
     assert MatchRecord.from_json(row).identity == deepest == MatchId.parse(row["id"])
     wrong: list[Callable[[], MatchId]] = [
         lambda: deepest.branch(0), lambda: MatchId(10**9, 0), lambda: MatchId(0, 10**9),
@@ -127,9 +127,9 @@ def test_match_ends_at_the_largest_turn_number(tmp_path: Path) -> None:
             and ended_match.turns[-1].index == MAX_TURNS - 1
         )
     log = MatchLog(tmp_path)
-    log.append(replace(ended_match, turns=ended_match.turns[-2:], streams={}))
+    log.extend([replace(ended_match, turns=ended_match.turns[-2:], streams={})])
     log.seal(1)
-    assert log.read(1)[0]["turns"][-1]["index"] == MAX_TURNS - 1
+    assert LogReader(tmp_path).read(1)[0]["turns"][-1]["index"] == MAX_TURNS - 1
 
 
 EDITS: dict[str, tuple[dict[str, Any], str]] = {
@@ -152,7 +152,7 @@ EDITS: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("edit", EDITS)
 def test_an_edited_line_is_refused_in_one_line(tmp_path: Path, edit: str) -> None:
     log, (changes, message) = MatchLog(tmp_path), EDITS[edit]
-    log.append(make_record(1, 0))
+    log.extend([make_record(1, 0)])
     path = tmp_path / "0001.jsonl"
     path.write_text(json.dumps(json.loads(path.read_text()) | changes) + "\n")
     with pytest.raises(StoreError) as error:
@@ -163,20 +163,20 @@ def test_an_edited_line_is_refused_in_one_line(tmp_path: Path, edit: str) -> Non
 
 def test_branch_without_its_parent_is_read(tmp_path: Path) -> None:
     log = MatchLog(tmp_path)
-    log.append(make_record(identity=MatchId(1, 0, 3).branch(4)))
+    log.extend([make_record(identity=MatchId(1, 0, 3).branch(4))])
     log.seal(1)
-    (found,) = trained_trajectories(map(MatchRecord.from_json, log.read(1)))
+    (found,) = trained_trajectories(map(MatchRecord.from_json, LogReader(tmp_path).read(1)))
     assert (found.match, found.parent, found.parent_turn) == ("0001-0000-r3-b4", "0001-0000-r3", 4)
 
 
 @pytest.mark.parametrize("keep", [0, 1, 7, 100, 1000, -1, -9])
 def test_a_sealed_file_that_was_cut_is_refused(tmp_path: Path, keep: int) -> None:
     log = MatchLog(tmp_path)
-    log.append(make_record_with_image(1, 0))
+    log.extend([make_record_with_image(1, 0)])
     log.seal(1)
     path = tmp_path / "0001.parquet"
     path.write_bytes(path.read_bytes()[:keep])
-    for read in (lambda: log.read(1), lambda: LogReader(tmp_path).table(1, ["id", "turns.messages"])):
+    for read in (lambda: LogReader(tmp_path).read(1), lambda: LogReader(tmp_path).table(1, ["id", "turns.messages"])):
         with pytest.raises(StoreError, match=r"0001\.parquet cannot be read") as error:
             read()
         assert "\n" not in str(error.value)
@@ -196,7 +196,7 @@ def test_wrong_blob_is_replaced_by_the_right_bytes(tmp_path: Path, existing: str
         path.symlink_to(elsewhere)
     else:
         path.write_bytes(PNG[:-1] if existing == "cut" else b"other")
-    log.append(make_record_with_image(1, 0))
+    log.extend([make_record_with_image(1, 0)])
     assert LogReader(tmp_path).blobs.get(IMAGE.hash) == PNG and not path.is_symlink()
     assert elsewhere.read_bytes() == (PNG if "right" in existing else b"precious")
 
@@ -205,15 +205,15 @@ def test_match_with_an_unwritable_blob_is_not_logged(tmp_path: Path) -> None:
     log = MatchLog(tmp_path)
     (tmp_path / "blobs" / IMAGE.hash).mkdir(parents=True)
     with pytest.raises(StoreError, match="Is a directory while writing"):
-        log.append(make_record_with_image(1, 0))
+        log.extend([make_record_with_image(1, 0)])
     assert log.iterations() == []
 
 
 def test_a_blob_that_is_removed_while_a_run_writes_is_written_again(tmp_path: Path) -> None:
     blobs = Blobs(tmp_path)
-    blobs.put(IMAGE.hash, PNG)
+    blobs.put_all({IMAGE.hash: PNG})
     (tmp_path / IMAGE.hash).unlink()
-    blobs.put(IMAGE.hash, PNG)
+    blobs.put_all({IMAGE.hash: PNG})
     assert blobs.get(IMAGE.hash) == PNG
 
 
@@ -237,7 +237,7 @@ def test_reader_beside_a_writer_sees_complete_growing_data(tmp_path: Path) -> No
     def write() -> None:
         for k in range(1, 9):
             for i in range(12):
-                log.append(make_record_with_image(k, i, f"{k} {i}".encode()))
+                log.extend([make_record_with_image(k, i, f"{k} {i}".encode())])
             log.seal(k)
         done.set()
 

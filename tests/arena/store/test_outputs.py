@@ -11,6 +11,7 @@ from arena.errors import ConfigError, StoreError
 from arena.store.export import new_folder
 from arena.store.files import write_atomic
 from arena.store.outputs import PICTURE, RECORDS, REPORT, append_output, require_output, results_kind, write_output
+from arena.store.plots import save_plot
 from tests.factories.commands import arena, get_refusal
 
 
@@ -44,16 +45,13 @@ def test_files_of_other_kinds_are_not_overwritten(tmp_path: Path, kind: object) 
 
 
 def test_only_own_pictures_are_overwritten(tmp_path: Path) -> None:
-    from PIL import Image
+    from matplotlib.figure import Figure
 
-    Image.new("RGB", (3, 2), "red").save(tmp_path / "theirs.png")
-    data = (tmp_path / "theirs.png").read_bytes()
+    Figure().savefig(tmp_path / "theirs.png")
     with pytest.raises(ConfigError, match="not a picture that Arena drew"):
-        write_output("--plot", tmp_path / "theirs.png", PICTURE, data)
+        save_plot(Figure, tmp_path / "theirs.png")
     for _ in range(2):
-        write_output("--plot", tmp_path / "ours.png", PICTURE, data)
-    with Image.open(tmp_path / "ours.png") as ours:
-        assert (ours.size, ours.getpixel((0, 0)), ours.info["Software"]) == ((3, 2), (255, 0, 0), "arena")
+        save_plot(Figure, tmp_path / "ours.png")
 
 
 def test_records_are_appended_to_record_files_only(tmp_path: Path) -> None:

@@ -65,14 +65,8 @@ class Pong(ForeignGame):
             "turns_left": self.max_turns - self.turns,
         }
 
-    def private(self, seat):
-        return {}
-
     def legal(self, seat):
         return list(ACTS)
-
-    def hides_nothing(self):
-        return False
 
     def play(self, seat, act):
         word = act.strip().lower()

@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import os
+import re
 from functools import partial
 from typing import Any
 
@@ -10,12 +11,13 @@ import pytest
 import games
 from games.adapters import tau2 as adapter
 from games.adapters import verifiers
+from games.adapters.child import Child, ChildError
 from games.adapters.tau2 import AGENT, CUSTOMER, Tau2
 from games.adapters.tau2_child import GREETING
 from games.conformance.kit import check
 from games.contracts import View
 from tests.factories.adapted import get_refusal_reason, make_dealt_game
-from tests.factories.faults import FAULTS, inject_faults
+from tests.factories.faults import FAULTS, FaultTarget, inject_faults, kill_and_wait
 
 
 def is_installed() -> bool:
@@ -94,12 +96,23 @@ def test_splits_share_no_task_and_seed_decides_it() -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("fault", sorted(FAULTS))
 def test_match_with_a_failing_process_is_retried(fault: str) -> None:
-    reasons = inject_faults(
-        "tau2:telecom", {"max_turns": 3}, ["Hello."], fault, lambda game: game.env.child.pid,
-        (verifiers, "STEP_SECONDS"), seats=adapter.SEATS,
+    target = FaultTarget(
+        game="tau2:telecom", options={}, acts=["Hello."], pid=lambda game: game.env.child.pid, seats=adapter.SEATS,
+        timeouts=[(verifiers, "STEP_SECONDS"), (adapter, "START_SECONDS")],
     )  # fmt: skip
-    message = "no answer in time" if fault == "hang" else "has ended"
-    assert all(message in reason or "Broken pipe" in reason for reason in reasons), reasons
+    reasons = inject_faults(target, fault)
+    message = "no answer in time" if fault == "hang" else "has ended|Broken pipe"
+    assert all(re.search(message, reason) for reason in reasons), reasons
+
+
+@needs_tau2
+@pytest.mark.slow
+def test_process_that_cannot_be_restarted_fails_the_deal(monkeypatch: pytest.MonkeyPatch) -> None:
+    kill_and_wait(start_game("tau2:telecom").env.child.pid)
+    monkeypatch.setattr(adapter, "Child", partial(Child, environment={"PYTHONHOME": "/nowhere"}))
+    game = games.make("tau2:telecom")  # an error here would end the run
+    with pytest.raises(ChildError, match="has ended"):
+        game.reset(seed=0)
 
 
 @needs_tau2

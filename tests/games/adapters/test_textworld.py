@@ -2,8 +2,10 @@
 
 import os
 import random
+import re
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -12,13 +14,12 @@ import psutil
 import pytest
 
 import games
-from arena.play.match import Limits
 from games.adapters import textworld_games
 from games.adapters.textworld import TextWorld, clean_feedback, is_held_out
 from games.adapters.textworld_games import Kind, build, compile_game
 from games.conformance.kit import check
 from games.contracts import View
-from tests.factories.faults import FAULTS, TIMES, ResourceCheck, play_attempts
+from tests.factories.faults import FAULTS, FaultTarget, inject_faults
 
 pytest.importorskip("textworld")
 SMALL = "textworld:coin_collector(level=2)"
@@ -203,33 +204,44 @@ def test_failed_or_slow_compilation_raises_one_line(monkeypatch: pytest.MonkeyPa
 @pytest.mark.slow
 @pytest.mark.thorough
 @pytest.mark.parametrize("fault", sorted(FAULTS))
-def test_match_with_a_failing_compiler_is_retried(cache: Path, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    children: list[psutil.Process] = []
-    popen, checker, is_first_attempt = subprocess.Popen, ResourceCheck(), False
-
-    def start_faulty_process(*args: Any, **options: Any) -> subprocess.Popen[bytes]:
-        child = popen(*args, **options)
-        children[:] = [psutil.Process(child.pid)]
-        if is_first_attempt:
-            child.send_signal(FAULTS[fault])
-        return child
-
-    def prepare_attempt(is_first: bool) -> Limits:
-        nonlocal is_first_attempt
-        is_first_attempt = is_first
-        monkeypatch.setattr(textworld_games, "COMPILE_SECONDS", 1.0 if is_first_attempt and fault == "hang" else 100.0)
-        return Limits()
-
-    monkeypatch.setattr(subprocess, "Popen", start_faulty_process)
-    for number in range(TIMES):
+def test_match_with_a_failing_compiler_is_retried(cache: Path, fault: str) -> None:
+    def empty_cache() -> None:
         for file in cache.iterdir():
             file.unlink()
-        options = {"games": 1, "max_turns": 2}
-        checker.check(
-            play_attempts("textworld:coin_collector(level=1)", options, ["look"], number, prepare_attempt), children
-        )
-    message = "made no game within 1 s" if fault == "hang" else "TextWorld cannot make the game"
-    assert all(message in reason for reason in checker.reasons), checker.reasons
+
+    target = FaultTarget(
+        game="textworld:coin_collector(level=1)", options={"games": 1}, acts=["look"], prepare=empty_cache,
+        timeouts=[(textworld_games, "COMPILE_SECONDS")],
+    )  # fmt: skip
+    reasons = inject_faults(target, fault)
+    message = "made no game within" if fault == "hang" else r"TextWorld cannot make the game \{.*\}: \w"
+    assert all(re.search(message, reason) for reason in reasons), reasons
+
+
+@pytest.mark.slow
+def test_compiler_of_a_killed_process_is_killed() -> None:
+    def kill_process() -> None:
+        process = find_descendant(0)
+        compilers.append(find_descendant(1))
+        compilers[0].suspend()
+        process.kill()
+
+    def find_descendant(level: int) -> psutil.Process:
+        while True:
+            found = [psutil.Process()]
+            for _ in range(level + 1):
+                found = [child for process in found for child in process.children()]
+            if found:
+                return found[0]
+            time.sleep(0.001)
+
+    compilers: list[psutil.Process] = []
+    killer = threading.Thread(target=kill_process)
+    killer.start()
+    with pytest.raises(RuntimeError, match="its process ended with code -9"):
+        build(Kind("coin_collector", (("level", 3),)).to_request(0, False))
+    killer.join()
+    assert not psutil.wait_procs(compilers, timeout=10)[1]
 
 
 @pytest.mark.parametrize(
@@ -246,7 +258,7 @@ def test_match_with_a_failing_compiler_is_retried(cache: Path, fault: str, monke
         ("textworld:cooking(open=1)", {}, "open must be true or false"),
         (SMALL, {"games": 4, "split": "test"}, "games must be at least 5"),
         (SMALL, {"pays": ["wins"]}, "pays must be"),
-        (SMALL, {"level": 3}, "settings are part of the name"),
+        (SMALL, {"level": 3}, "has no option 'level'"),
     ],
 )
 def test_invalid_game_or_option_is_refused_in_one_line(name: str, options: dict[str, Any], message: str) -> None:

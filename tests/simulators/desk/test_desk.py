@@ -288,7 +288,7 @@ def test_several_calls_in_one_act_and_no_more_than_the_limit():
 def test_desk_is_found_by_name_and_checks_its_options():
     assert type(games.make("desk", domain="airline")) is Desk
     invalid: list[tuple[dict[str, Any], str]] = [
-        ({"domain": "bank"}, "domain must be one of shop, airline"), ({"goals": 5}, "goals must be a whole number"),
+        ({"domain": "bank"}, 'domain must be "shop" or "airline"'), ({"goals": 5}, "goals must be a whole number"),
         ({"goals": [1, 2, 3]}, r"goals must be a whole number or \[low, high\]"), ({"person": "none"}, "person must"),
         ({"tools": "xml"}, "tools must be"), ({"cost": -1}, "cost must be"), ({"persona": "kind"}, "persona must be"),
     ]  # fmt: skip

@@ -106,7 +106,7 @@ def test_refuses_invalid_files(tmp_path, lines, header, message):
 def test_refuses_files_that_are_not_utf_8(tmp_path):
     rows = "".join(f"Thing {n},ré{n % 2},1,1\n" for n in range(5000)).encode()
     (tmp_path / "bytes.csv").write_bytes(b"name,genre,price,quality\n" + rows + b"Caf\xe9,a,1,1\n")
-    with pytest.raises(ValueError, match=r"bytes\.csv:5002: byte 4 is not UTF-8"):
+    with pytest.raises(ValueError, match=r"bytes\.csv: the catalogue is not UTF-8: save the file as UTF-8"):
         load(str(tmp_path / "bytes.csv"))
 
 

@@ -135,7 +135,7 @@ def test_plays_a_corpus_from_a_file(tmp_path) -> None:
             [*CORPUS, {"question": "Q?", "answer": "b", "evidence": ["Zebra"]}],
             ", row 4: no page has the title 'Zebra'",
         ),
-        ([b'{"title": "A", "title": "B", "text": "x"}'], ", row 1: title is given twice"),
+        ([b'{"title": "A", "title": "B", "text": "x"}'], ", row 1: it is not JSON with unique keys"),
         ([b'"' + b"x" * 1_000_001 + b'"'], ", row 1: it has 1,000,003 bytes, over 1,000,000"),
         ([*CORPUS, {"question": "Q?", "answer": ["b"] * 101}], ", row 4: there are 101 answers, over 100"),
         ([*CORPUS, {"question": "Q?", "answer": "b", "evidence": ["A"] * 101}], ", row 4: there are 101 titles"),

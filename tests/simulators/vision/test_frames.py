@@ -201,11 +201,6 @@ def test_lessons_label_their_sheets(kind: str) -> None:
     assert game.lesson(random.Random(7), kind) == game.lesson(random.Random(7), kind)
 
 
-def test_refuses_unknown_lessons() -> None:
-    with pytest.raises(ValueError, match="there is no lesson 'x'; there are: lamp, digit, edge, copy"):
-        Frames().lesson(random.Random(0), "x")
-
-
 @pytest.mark.parametrize("asked", ["time", "lamp"])
 def test_hasty_demonstrator_is_right_about_half_of_the_time(asked: Any) -> None:
     game = Frames(sheet=True, longest=400, asked=asked)

@@ -320,8 +320,3 @@ def test_lessons_are_about_boards(kind: str) -> None:
         if kind == "figure":
             assert lesson.answer == f"answer {words[0]}" and images[0].width == 48
     assert game.lesson(random.Random(7), kind) == game.lesson(random.Random(7), kind)
-
-
-def test_refuses_unknown_lessons() -> None:
-    with pytest.raises(ValueError, match="no lesson 'x'; there are: attribute, glyph, find, words, query, figure"):
-        Pages(objects=True).lesson(random.Random(0), "x")

@@ -360,5 +360,3 @@ def test_lessons_label_walls() -> None:
         colour = str(wall.parts[0]).removeprefix("where ")
         spot = {"left": (57, 1), "top": (1, 75), "right": (57, -2), "bottom": (-2, 75)}[wall.answer]
         assert tuple(decode_pixels(picture)[spot]) == COLOURS[colour]
-    with pytest.raises(ValueError, match="there is no lesson 'x'"):
-        game.lesson(rng, "x")

@@ -345,9 +345,7 @@ def test_attribute_lessons_are_learnable_by_a_probe() -> None:
     assert train_probe_accuracy(pixels, colours, classes=7) > 0.9
 
 
-def test_refuses_unknown_lessons_and_invalid_options() -> None:
-    with pytest.raises(ValueError, match="there is no lesson 'x'; there are: attribute, glyph, find, words"):
-        Zoom().lesson(random.Random(0), "x")
+def test_refuses_invalid_options() -> None:
     with pytest.raises(ValueError, match='act must be "cell" with the layout "tiles"'):
         Zoom(act="box", layout="tiles")
     with pytest.raises(ValueError, match="bins must be a whole number from 2 to 1000"):
