@@ -26,9 +26,9 @@ from agents.bf16 import Bf16Linear
 from agents.errors import WeightsError
 from agents.model_config import first_line
 from agents.model_folder import load_model, load_tokenizer, silence_transformers
-from agents.names import nearest
 from agents.vision import text_body
 from agents.weights import resolve_base
+from games.names import nearest
 from games.plain_files import open_plain
 
 

@@ -28,11 +28,11 @@ from agents import strict_yaml
 from agents.chat_images import Content
 from agents.errors import RoleError
 from agents.memory import ImageMemory, Memory
-from agents.names import nearest
 from agents.patterns import Pattern
 from agents.reply import TALK, Reply, ReplySpec, remove_invisible
 from agents.templates import MAX_TEXT, BadTemplate, compile_template, render_template
 from games.contracts import ContentPart, Image, View
+from games.names import nearest
 
 BUILT_IN = Path(__file__).parent / "roles"
 MESSAGE_LENGTH = 4_000

@@ -18,7 +18,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from agents.names import nearest
+from games.names import nearest
 from games.plain_files import open_plain
 
 MAX_BYTES = 1_000_000

@@ -21,8 +21,8 @@ from jinja2.runtime import Context, LoopContext
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
-from agents.names import nearest
 from agents.template_lines import strip_tag_lines
+from games.names import nearest
 
 MAX_TEXT = 20_000
 MAX_STEPS = 100_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from agents.names import nearest
+from games.names import nearest
 
 if TYPE_CHECKING:
     from agents.engines.base import EngineClass

@@ -18,7 +18,6 @@ from pydantic import BaseModel, ValidationError
 
 from agents.conversation import Chat, Conversation
 from agents.errors import ContextFull, EndpointError
-from agents.names import nearest
 from agents.players.completions import Answer, UnusableReply, Usage, read_completion
 from agents.players.connection import find_proxy_variable, make_http_client, parse_retry_after
 from agents.players.spend import EndpointSpec, Spend, plain_url
@@ -26,6 +25,7 @@ from agents.reply import to_one_line
 from agents.role import Role, Sampling
 from agents.stream import ImageReader, Stream
 from games.contracts import Act, View
+from games.names import nearest
 
 REPLY_LENGTH = 20_000
 MAX_WAIT = 60.0  # seconds that a server may ask us to wait

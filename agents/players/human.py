@@ -14,11 +14,11 @@ from rich.console import Console
 from rich.text import Text
 
 from agents.facts import format_literal
-from agents.names import nearest
 from agents.reply import remove_invisible, to_one_line
 from agents.stream import Stream
 from games.abilities import Pictures, PlainWords
 from games.contracts import REFEREE, Act, Game, Message, View
+from games.names import nearest
 
 MAX_SHOWN = 40
 """Maximum number of acts that are listed each turn."""

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from agents.errors import ScriptedPolicyError
-from agents.names import nearest
 from agents.player import Chances, ScriptedPolicy, Summariser
 from agents.players import bidders, guessers, matrix_players, negotiators, remarks, search, solved, teammates
 from agents.players.positions import clone_fresh, get_title
@@ -21,6 +20,7 @@ from agents.players.simple import FirstLegal, FunctionPlayer, Random
 from agents.reply import to_one_line
 from games.adapters.loading import file_of, import_member, list_loaded_players
 from games.contracts import Game, View
+from games.names import nearest
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterable, Mapping
 
 from agents.errors import EndpointError
-from agents.names import nearest
 from agents.players.endpoint import Endpoint
 from agents.players.spend import EndpointSpec
 from agents.reply import to_one_line
+from games.names import nearest
 
 
 def parse_endpoint(spec: str) -> tuple[str, str]:

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from agents.names import nearest
 from arena.cli import (
     catalogue,
     check,
@@ -33,6 +32,7 @@ from arena.cli.console import PlainConsole, note
 from arena.cli.contenders import Json
 from arena.cli.tables import print_rows
 from arena.errors import ConfigError
+from games.names import nearest
 
 app = typer.Typer(
     cls=CommandGroup,

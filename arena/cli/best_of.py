@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from rich.console import Console
 
-from agents.names import nearest
 from arena.cli.console import PlainConsole, write_results
 from arena.cli.contenders import require_game, resolve_game
 from arena.cli.panel import EvalOptions
 from arena.cli.progress import progress
 from arena.cli.tables import format_difference, format_interval, format_number, show_line, show_table
 from arena.errors import ConfigError
+from games.names import nearest
 
 if TYPE_CHECKING:
     from arena.evaluate.best_of import BestOf

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import games
 from agents.errors import RoleError
-from agents.names import nearest
 from arena.config.presets import PRESETS, Preset
 from arena.errors import ConfigError
 from games.adapters import loading
 from games.contracts import View
+from games.names import nearest
 from games.sources import read_docstring
 
 if TYPE_CHECKING:

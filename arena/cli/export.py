@@ -81,12 +81,12 @@ def _export_matches(
     run: Path, to: Path, name: str, filters: dict[str, tuple[object, ...]], trust: bool
 ) -> tuple[dict[str, object], str]:
     """Write the matches that pass the filters in the format `name`. Return the result as JSON data and as text."""
-    from agents.names import nearest
     from arena.export.formats import FORMATS, export_matches
     from arena.export.selection import Selection
     from arena.store.contents import check_newest
     from arena.store.export import new_folder
     from arena.store.reader import RunReader
+    from games.names import nearest
 
     if name not in FORMATS:
         known = ("weights", *FORMATS)

@@ -34,10 +34,10 @@ def export_env(
 
     Example: arena export-env kuhn_poker --as gymnasium --against cfr --to kuhn
     """
-    from agents.names import nearest
     from arena.config.sources import parse_game_options
     from arena.export.environments.episode import Task, deal
     from arena.export.environments.targets import TARGETS, write_environment
+    from games.names import nearest
 
     if as_ not in TARGETS:
         known = ", ".join(TARGETS)

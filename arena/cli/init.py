@@ -10,10 +10,10 @@ from typing import Annotated
 
 import typer
 
-from agents.names import nearest
 from arena.errors import ConfigError
 from arena.store.files import write_atomic
 from arena.store.outputs import require_output, schema_kind, write_output
+from games.names import nearest
 
 TEMPLATES: dict[str, tuple[dict[str, str], list[str]]] = {
     "role": ({"{name}.yaml": "role.yaml"}, ["arena check role {name}.yaml --game negotiation"]),

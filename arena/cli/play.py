@@ -12,12 +12,12 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from agents.names import nearest
 from arena.cli.console import PlainConsole, note
 from arena.cli.contenders import Endpoint, Trust, make_endpoints
 from arena.errors import ConfigError, StoreError
 from arena.store.outputs import RECORDS, append_output, require_output
 from games.contracts import UNREAD
+from games.names import nearest
 
 if TYPE_CHECKING:
     from arena.evaluate.specs import ContenderLoader

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from agents.facts import format_literal
-from agents.names import nearest
 from agents.players.human import MAX_LISTED, TALK_LENGTH, Human, HumanLeft, accepts_act, read_act
 from agents.reply import to_one_line
 from arena.play.contenders import HumanContender
@@ -22,6 +21,7 @@ from arena.play.match import MatchPlan, SeatedPlayer
 from arena.rows import message_to_row
 from games.abilities import PlainWords
 from games.contracts import Act, Game, Message, View
+from games.names import nearest
 
 MAX_LINE = 100_000
 """Maximum characters of an input line."""

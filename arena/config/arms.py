@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
-from agents.names import nearest
 from arena.config.recipe import R, Recipe, compose_recipe, find_last_experiment, list_experiments, recipe_to_plain
 from arena.config.sources import Layer, set_layer
 from arena.config.study import EVALUATED, PANEL, StudySpec, parse_evaluated_figure
 from arena.errors import ConfigError
+from games.names import nearest
 
 
 def require_study(experiment: Recipe) -> StudySpec:

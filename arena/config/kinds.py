@@ -5,7 +5,6 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from agents.names import nearest
 from arena.config.presets import PRESETS
 from arena.credit.critics import CRITIC
 from arena.credit.estimators import ESTIMATOR
@@ -23,6 +22,7 @@ from arena.parts.part_config import Kind, PartConfig
 from arena.parts.schedules import SCHEDULE
 from arena.play.parts import ROLLOUT_PART
 from arena.stages import PIPELINE_STAGE
+from games.names import nearest
 
 KINDS: dict[str, Kind] = {
     kind.name: kind

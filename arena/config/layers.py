@@ -9,7 +9,6 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from agents import nano, nano_vlm, strict_yaml
-from agents.names import nearest
 from agents.players.spend import EndpointSpec
 from arena.config.experiment import Experiment, LearnSpec
 from arena.config.kinds import with_hints
@@ -19,6 +18,7 @@ from arena.config.sources import Layer, require_mapping, text_layer
 from arena.errors import ConfigError
 from arena.parts.part_config import Kind, Kinds, settings_model
 from arena.store.files import CONFIG, STAGES
+from games.names import nearest
 
 
 def parse_endpoints(assignments: Iterable[str]) -> dict[str, EndpointSpec]:

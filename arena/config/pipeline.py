@@ -16,7 +16,6 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from agents import strict_yaml
-from agents.names import nearest
 from arena.config.experiment import Experiment
 from arena.config.layers import explain, merge, merge_layers
 from arena.config.sources import Layer, require_mapping
@@ -28,6 +27,7 @@ from arena.parts.spec import Name, Seed, Spec
 from arena.stages import PIPELINE_STAGE, PIPELINE_STAGES
 from arena.store.files import CONFIG, STAGES
 from arena.store.stages import MAX_STAGES
+from games.names import nearest
 
 NAME, OVERLAY = "name", "with"
 """Keys of a stage beside its kind: its name, and settings of the experiment that the kind makes."""

@@ -6,7 +6,6 @@ from importlib.util import find_spec
 
 from agents.errors import EndpointError, HarnessError, ScriptedPolicyError
 from agents.harness.command import is_url, parse_command
-from agents.names import nearest
 from agents.player import PREFIXES
 from agents.players.scripted import SCRIPTED, check_scripted
 from agents.players.servers import parse_endpoint
@@ -18,6 +17,7 @@ from arena.play.parts.base import check_tables
 from arena.play.settings import TableSpec
 from arena.play.tables import Table, make_table
 from games.contracts import Game
+from games.names import nearest
 
 IMITATED = ("scripted", "against")
 """Settings of `imitate` that name scripted policies."""

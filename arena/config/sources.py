@@ -10,12 +10,12 @@ from typing import Any
 
 import games
 from agents import strict_yaml
-from agents.names import nearest
 from agents.role import find_role_for
 from agents.weights import DEFAULT
 from arena.errors import ConfigError
 from arena.store.files import STAGES
 from games.abilities import Split
+from games.names import nearest
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ import numpy as np
 from pydantic import ValidationError
 
 from agents.adapter_config import is_adapter
-from agents.names import nearest
 from arena.config.experiment import Experiment
 from arena.config.layers import compose, explain, find_nano_defaults, merge_layers
 from arena.config.pipeline import Pipeline, StageSpec, locate_error
@@ -28,6 +27,7 @@ from arena.parts.paths import STAGE
 from arena.stages import PIPELINE_STAGE, StageContext, StageLoop
 from arena.store.files import CONFIG
 from arena.store.stages import stage_folder
+from games.names import nearest
 
 DATA = ("log", "data", "run")
 """Keys under which `stage:NAME` stands for the stage's run folder."""

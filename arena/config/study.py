@@ -8,9 +8,9 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, Field, model_validator
 
-from agents.names import nearest
 from arena.parts.spec import STRICT, Name, Positive
 from arena.store.manifest import digest
+from games.names import nearest
 
 EVALUATED = "evaluation."
 """Prefix of metrics of an evaluation."""

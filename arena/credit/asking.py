@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from agents.engines.base import Engine, Request
 from agents.errors import ContextFull, EndpointError
-from agents.names import nearest
 from agents.player import PREFIXES
 from agents.players.servers import Endpoints, parse_endpoint
 from agents.role import Sampling
 from arena.errors import ConfigError, PlayError
 from arena.parts.part_config import PartConfig, part
 from arena.records import Trajectory
+from games.names import nearest
 
 if TYPE_CHECKING:
     from agents.chat import ChatFrame

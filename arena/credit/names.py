@@ -6,7 +6,6 @@ A misspelt name would be a reward of 0 forever without a message. Games that dec
 
 from collections.abc import Collection, Iterator, Sequence
 
-from agents.names import nearest
 from arena.credit.assign import compute_named_rewards
 from arena.credit.batch import TurnBatch
 from arena.credit.settings import CreditSpec
@@ -14,6 +13,7 @@ from arena.errors import ConfigError
 from arena.parts.part_config import PartConfig
 from games.base import STAKE
 from games.contracts import ILLEGAL, Game
+from games.names import nearest
 
 
 def check_declared(

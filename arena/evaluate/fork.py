@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from agents.names import nearest
 from arena.config.experiment import Experiment
 from arena.config.own_files import resolve_game_name, with_own_roles
 from arena.config.saved_config import load_experiment
@@ -33,6 +32,7 @@ from arena.records import MatchRecord, Seating
 from arena.statistics import ANY, Bounds, Interval, mean_ci, paired_ci, range_of
 from arena.store.reader import RunReader
 from games.contracts import UNREAD, MatchId
+from games.names import nearest
 
 Figures = dict[str, list[float]]
 """One value per fork, by figure: `payoff SEAT` and the numbers of the game's report."""

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from agents.errors import ScriptedPolicyError
-from agents.names import nearest
 from agents.players.scripted import check_scripted, is_scripted
 from agents.players.servers import Endpoints
 from agents.weights import resolve
@@ -31,6 +30,7 @@ from arena.panels.settings import EvaluateSpec
 from arena.play.contenders import Contender
 from arena.play.settings import GameSpec
 from arena.store.files import write_atomic
+from games.names import nearest
 
 FILE = "evaluation.json"
 

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from agents.names import nearest
 from agents.reply import to_one_line
 from agents.role import find_role_for, load_role
 from arena.errors import ConfigError, PlayError
@@ -30,6 +29,7 @@ from arena.records import MatchRecord, Seating
 from arena.statistics import SHARE, Interval, mean_ci, pass_hat_k, range_of, rate_ci
 from games.abilities import Personas
 from games.contracts import Game, MatchId
+from games.names import nearest
 from simulators.person import Speech
 from simulators.played import PersonGame
 

@@ -24,7 +24,6 @@ from agents.engines.make import make_engine
 from agents.engines.spec import EngineSpec
 from agents.errors import EndpointError, ScriptedPolicyError, WeightsError
 from agents.layouts import DEFAULT_VISION
-from agents.names import nearest
 from agents.player import PREFIXES
 from agents.players.scripted import SCRIPTED, check_scripted, is_scripted
 from agents.players.servers import Endpoints, parse_endpoint
@@ -48,6 +47,7 @@ from arena.store import checkpoints
 from arena.store.files import CONFIG
 from arena.store.stages import find_pipeline
 from games import find_problem
+from games.names import nearest
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from agents.names import nearest
 from arena.errors import ConfigError
 from arena.store.reader import RunReader, parse_iteration
 from arena.store.schema import CreditRow
+from games.names import nearest
 
 Row = dict[str, Any]
 

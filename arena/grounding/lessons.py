@@ -12,7 +12,6 @@ from typing import Literal
 from agents.chat import ChatFrame
 from agents.chat_images import find_spans
 from agents.errors import ChatError
-from agents.names import nearest
 from agents.stream import MediaSpan, Stream
 from arena.errors import ConfigError
 from arena.parts.chance import generator
@@ -21,6 +20,7 @@ from arena.play.making import make_game
 from arena.play.settings import GameSpec
 from games.abilities import GroundingLesson, GroundingLessons, Labels, Split
 from games.contracts import Image
+from games.names import nearest
 
 Loss = Literal["tokens", "words"]
 

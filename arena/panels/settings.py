@@ -10,13 +10,13 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError, field_validator, model_validator
 
 from agents import strict_yaml
-from agents.names import nearest
 from arena.credit.rewards.reward_model import ModelFolder
 from arena.errors import ConfigError
 from arena.parts.paths import Anchor, GameName, OptionValue, absolute, absolute_model, absolute_name
 from arena.parts.spec import STRICT, Name, Positive, Spec
 from arena.play.settings import GameSpec
 from arena.store.files import CONFIG, explain_errors
+from games.names import nearest
 
 RUN_WEIGHTS = re.compile(r"(?P<path>.+?)(?:@(?P<iteration>\d{1,9}))?(?::(?P<policy>[A-Za-z0-9_-]{1,64}))?")
 """A run folder with an optional iteration and policy, such as runs/latest@12:opener."""

@@ -21,9 +21,9 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError, create_model, field_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 
-from agents.names import nearest
 from arena.errors import ConfigError
 from arena.parts.paths import PathAnnotation, absolute_name, anchor_paths
+from games.names import nearest
 
 PLACE = "x-part"
 """Key that marks a field with a part, or several by name, in a model's JSON Schema. Its value is the kind."""

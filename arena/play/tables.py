@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 
 import games
 from agents.errors import RoleError
-from agents.names import nearest
 from agents.role import Role, load_role
 from arena.errors import ConfigError
 from arena.play.making import make_game
 from arena.play.match import MatchPlan
 from arena.play.settings import GameSpec
 from games.contracts import Game
+from games.names import nearest
 
 
 @dataclass(frozen=True)

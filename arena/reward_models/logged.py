@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Literal
 
 from agents.errors import WeightsError
-from agents.names import nearest
 from agents.policy import check_readable
 from agents.weights import resolve
 from arena.errors import ConfigError
@@ -15,6 +14,7 @@ from arena.records import MatchRecord, Trajectory, trajectories
 from arena.reward_models.examples import Outcome
 from arena.store.contents import check_newest
 from arena.store.reader import RunReader
+from games.names import nearest
 
 PAYOFF, CREDITED = "payoff", "credited"
 

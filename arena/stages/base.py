@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from agents.names import nearest
 from arena.errors import ConfigError
 from arena.play.watchers import Watcher
 from arena.store import checkpoints
+from games.names import nearest
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,10 +9,10 @@ from pathlib import Path
 from tempfile import mkdtemp
 from time import time
 
-from agents.names import nearest
 from arena.errors import StoreError
 from arena.store import checkpoints
 from arena.store.files import explain_errors, require_run
+from games.names import nearest
 
 DAY = 86_400
 

@@ -14,7 +14,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from agents.names import nearest
 from agents.strict_yaml import (
     MAX_BYTES,
     MAX_DEPTH,
@@ -26,6 +25,7 @@ from agents.strict_yaml import (
     read_text,
     select_error,
 )
+from games.names import nearest
 from tests.factories.thorough import count_cases
 
 FUZZ = settings(max_examples=count_cases(170, 700), deadline=None)

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from agents.errors import WeightsError
-from agents.names import nearest
 from agents.policy import check_readable
 from agents.stream import answer_stream
 from agents.weights import resolve
@@ -20,6 +19,7 @@ from arena.credit.rewards.agreement import compare_with_payoffs
 from arena.credit.rewards.columns import Columns
 from arena.parts.part_config import AskedPolicy
 from arena.records import Trajectory
+from games.names import nearest
 
 MAX_CONTEXTS = 1024
 """Maximum contexts per scoring call."""

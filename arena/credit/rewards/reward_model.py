@@ -15,7 +15,6 @@ from pydantic import AfterValidator, Field
 from agents.computing import compute
 from agents.errors import ChatError, WeightsError
 from agents.model_folder import hash_file as file_hash
-from agents.names import nearest
 from agents.weights import resolve
 from arena.credit.asking import AskContext, ExperimentFacts, asks
 from arena.credit.batch import Floats, TurnBatch
@@ -26,6 +25,7 @@ from arena.parts.paths import Anchor, absolute
 from arena.records import Trajectory
 from arena.store import checkpoints
 from arena.store.files import CONFIG
+from games.names import nearest
 
 if TYPE_CHECKING:
     from arena.learn.reward_model import RewardModel

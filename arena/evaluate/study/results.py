@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agents.names import nearest
 from arena.config.arms import compute_budget, require_study, with_arm
 from arena.config.recipe import find_last_experiment, recipe_to_plain
 from arena.config.study import EVALUATED, PANEL, StudySpec, parse_evaluated_figure
@@ -24,6 +23,7 @@ from arena.store.evaluations import read_evaluations, select_latest
 from arena.store.manifest import write_sealed
 from arena.store.reader import read_metrics
 from arena.store.stages import find_begun_stages, is_pipeline
+from games.names import nearest
 from games.plain_files import read_plain
 
 

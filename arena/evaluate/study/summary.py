@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from agents.names import nearest
 from arena.errors import ConfigError
 from arena.statistics import Bounds, Interval, mean_ci, paired_ci, range_of
+from games.names import nearest
 
 Curve = Sequence[float]
 """A figure's value at each iteration."""

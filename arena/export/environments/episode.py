@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from agents.names import nearest
 from agents.players.scripted import make_scripted
 from arena.errors import ConfigError
 from arena.evaluate.evaluation import make_game
@@ -25,6 +24,7 @@ from arena.play.texts import view_of
 from arena.records import Seating
 from games.abilities import Blocking, Pictures, Stoppable
 from games.contracts import ILLEGAL, MAX_TURNS, Game, MatchId
+from games.names import nearest
 
 MOST_DEALS = 100
 """Maximum number of deals until the learner has a turn."""

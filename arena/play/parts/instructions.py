@@ -16,7 +16,6 @@ from typing import Annotated, Any, NamedTuple, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from agents.names import nearest
 from agents.reply import to_one_line
 from arena.parts.chance import generator
 from arena.parts.spec import Name, Spec
@@ -24,6 +23,7 @@ from arena.play.match import MatchPlan
 from arena.play.parts.base import PartContext, RolloutPart, SeatedGame, Setup, declare
 from arena.play.parts.reflection import describe_last_turn, write_instruction
 from arena.records import MatchRecord
+from games.names import nearest
 
 CROSSOVER_ATTEMPTS = 16
 """Maximum attempts to get a new instruction from a crossover."""
