@@ -14,12 +14,9 @@ def convert_to_bf16(model: Any, packed: bool = True, may_move: bool = False) -> 
     """Return a copy of the model for inference that computes in bfloat16 as the model would under autocast.
 
     Linear layers become bfloat16 copies; all other parameters are shared. `packed` layers are fastest with few rows,
-    but block gradients, which adapters on the copy need. A model that ZeRO-3 has partitioned is returned unchanged.
-    With `may_move`, bfloat16 matrices of the model itself are moved to the stacked storage of sibling layers, which
-    saves a second copy of them.
+    but block gradients, which adapters on the copy need. With `may_move`, bfloat16 matrices of the model itself are
+    moved to the stacked storage of sibling layers, which saves a second copy of them.
     """
-    if any(hasattr(parameter, "ds_id") for parameter in model.parameters()):
-        return model
     shared = [*model.parameters(), *(module for module in model.modules() if isinstance(module, Bf16Linear))]
     copied = copy.deepcopy(model, {id(item): item for item in shared})
     sources: dict[torch.nn.Module, torch.nn.Linear] = {}

@@ -20,7 +20,7 @@ class ModuleWeights:
     gather: Callable[[], AbstractContextManager[Any]] = nullcontext
     """Context manager within which every parameter is complete, even if ZeRO-3 partitions them over ranks."""
     copied: bool = False
-    """Whether an engine in this process serves a copy, because the module learns during play."""
+    """Whether an engine in this process serves a copy, because the module learns during play or is partitioned."""
 
     def unwrap(self) -> Any:
         """Return the object that an engine serves: the module, or the adapter with its base."""

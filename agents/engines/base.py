@@ -97,8 +97,6 @@ class Capabilities:
     """Whether a reply is bit-identical in any batch."""
     batches_continuously: bool = False
     """Whether requests join a running batch, so that they need not be collected."""
-    shares_weights: bool = False
-    """Whether it reads the weights under training in place, or a copy if they change during play."""
     needs_folder: bool = False
     """Whether published weights are written to a folder in memory, from which it loads them."""
     receives: bool = False

@@ -29,7 +29,6 @@ def can_record(model: Any) -> bool:
     return (
         supports_step(model)
         and next(model.parameters()).device.type == "cuda"
-        and not any(hasattr(parameter, "ds_id") for parameter in model.parameters())
         and (getattr(model.config, "rope_parameters", None) or {}).get("rope_type") not in _LENGTH_DEPENDENT
     )
 

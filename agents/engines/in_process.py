@@ -6,7 +6,6 @@ on the clock, so that a CPU run is bit-reproducible.
 """
 
 import asyncio
-import copy
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from typing import Any, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
+import torch
 
 from agents.adapter import load_adapter
 from agents.adapter_config import is_adapter, read_adapter
@@ -49,9 +49,7 @@ _PendingRequest = tuple[Request, asyncio.Future[Completion | Exception]]
 class InProcessEngine:
     """Inference engine for transformers models in this process: modules under training, folders and adapters."""
 
-    capabilities = Capabilities(
-        has_vision=True, serves_adapters=True, serves_several=True, records_entropy=True, shares_weights=True
-    )
+    capabilities = Capabilities(has_vision=True, serves_adapters=True, serves_several=True, records_entropy=True)
     max_context = sys.maxsize
 
     def __init__(
@@ -316,7 +314,11 @@ class InProcessEngine:
 def _copy_module(module: Any, before: Any) -> Any:
     """Copy a module's current weights into `before`, the copy of the previous version, or into a new copy if None."""
     if before is None:
-        return copy.deepcopy(module).requires_grad_(False).eval()
+        with torch.random.fork_rng():  # the new module draws weights, which are overwritten
+            before = type(module)(module.config)  # a deep copy would share the hooks of ZeRO-3
+        before = before.to(module.device).requires_grad_(False).eval()
+        for old, new in zip(before.parameters(), module.parameters(), strict=True):
+            old.data = old.data.to(new.dtype)  # buffers stay float32
     for old, new in zip(before.state_dict().values(), module.state_dict().values(), strict=True):
         old.copy_(new)
     return before

@@ -208,7 +208,7 @@ def apply_layers(layers: tuple[Any, ...], x: torch.Tensor) -> torch.Tensor:
 def apply_layer(layer: Any, x: torch.Tensor) -> torch.Tensor:
     """Return a linear layer's outputs [B, out]. On a CPU few rows are computed as W x^T, faster in MKL than x W^T."""
     is_small = x.device.type == "cpu" and 1 < len(x) <= _TRANSPOSED_ROWS
-    if not is_small or type(layer) is not torch.nn.Linear or hasattr(layer.weight, "ds_id"):
+    if not is_small or type(layer) is not torch.nn.Linear:
         return layer(x)  # type: ignore[no-any-return]
     y = torch.mm(layer.weight, x.t()).t().contiguous()
     return y if layer.bias is None else y + layer.bias

@@ -206,17 +206,6 @@ class Experiment(Spec):
         return self
 
     @model_validator(mode="after")
-    def _check_overlap(self) -> Self:
-        """Raise ConfigError if play that overlaps learning would have to copy weights that ZeRO-3 partitions."""
-        partitioned = self.overlaps and self.learn.zero_stage == 3 and not self.scale
-        if partitioned and self.engine.capabilities.shares_weights:
-            raise ConfigError(
-                "play: ahead and enough need a full copy of the weights, which zero_stage 3 partitions: "
-                "set learn.zero_stage to 2, or play.ahead to 0 and play.enough to 1"
-            )
-        return self
-
-    @model_validator(mode="after")
     def _check_critic(self) -> Self:
         """Raise ConfigError unless the critic computes the values that estimators and other parts of credit need."""
         rule, by_critic = self.credit, list_critic_measures()

@@ -104,8 +104,8 @@ class PolicyTrainer:
         return {"steps": self.steps, "memory": self.memory} | ({"imitated": self.imitated} if self.imitated else {})
 
     async def weights(self) -> ModuleWeights:
-        """Return the trained module itself, whose parameters the engine serves."""
-        return ModuleWeights(self.model, self._base, self.gather)
+        """Return the trained module itself, whose parameters the engine serves; under ZeRO-3 it serves a copy."""
+        return ModuleWeights(self.model, self._base, self.gather, copied=self.rule.zero_stage == 3)
 
     async def close(self) -> None:
         """Do nothing, because the memory is freed with the process."""

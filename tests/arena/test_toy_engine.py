@@ -108,10 +108,3 @@ def test_several_gpus_for_a_model_are_refused() -> None:
     spec = ScaleSpec(resources=ResourcesSpec(engine=WorkerResources(gpus=2.0)))
     with pytest.raises(ConfigError, match=r"toy computes a model on one GPU: set engine\.kind to vllm, or ask"):
         check_scale(spec, EngineSpec(kind="toy"))
-
-
-def test_play_ahead_copies_only_shared_weights() -> None:
-    ahead = ("play.ahead=1", "learn.zero_stage=3", "learn.loss.policy_gradient.correction=truncated")
-    with pytest.raises(ConfigError, match="full copy of the weights"):
-        make_experiment("engine.kind=toy", *ahead)
-    assert make_experiment("engine.kind=elsewhere", *ahead).overlaps

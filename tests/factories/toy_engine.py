@@ -25,7 +25,7 @@ PLACE = "tests.factories.toy_engine"
 class ToyEngine:
     """Engine of full weights that samples one token of one reply at a time."""
 
-    capabilities = Capabilities(serves_several=True, is_batch_invariant=True, shares_weights=True)
+    capabilities = Capabilities(serves_several=True, is_batch_invariant=True)
     max_context = sys.maxsize
 
     def __init__(self) -> None:

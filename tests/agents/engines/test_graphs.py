@@ -186,13 +186,11 @@ def test_models_of_one_engine_share_the_room_for_caches(device: str) -> None:
     assert_agrees(models["q"], requests[0], generate(engine, requests[:1])[0])
 
 
-def test_steps_are_recorded_on_a_gpu_alone_and_not_while_weights_are_apart() -> None:
+def test_steps_are_recorded_on_a_gpu_only() -> None:
     model = make_float64_model("llama")
     assert not can_record(model)
     if torch.cuda.is_available():
         assert can_record(model.cuda())
-        next(model.parameters()).ds_id = 0
-        assert not can_record(model)
 
 
 def test_rows_are_rounded_up_to_few_numbers() -> None:

@@ -120,29 +120,6 @@ def test_copied_row_has_no_gaps_between_columns() -> None:
     assert row.any() and row.is_contiguous()
 
 
-def test_supports_weights_loaded_only_during_their_layer() -> None:
-    """As in ZeRO-3: taking weights without a call once failed in the second iteration."""
-    model = make_float64_model("llama with biases")
-    nothing = empty_kv(model.config, torch.float64, torch.device("cpu"))
-    tokens, positions = torch.tensor([3, 5, 7]), torch.zeros((3, 1), dtype=torch.long)
-
-    def logits() -> torch.Tensor:
-        batch = BatchKV([nothing] * 3, room=1)
-        batch.mask[:, 0] = True
-        with torch.no_grad():
-            return step(model, batch.data, tokens, positions, batch.mask[:, :1], next_column(batch))
-
-    expected = logits()
-    for layer in model.modules():
-        if isinstance(layer, torch.nn.Linear):
-            full = layer.weight.data
-            layer.weight.ds_id = 0  # type: ignore[attr-defined]
-            layer.weight.data = full.new_zeros(0)
-            layer.register_forward_pre_hook(lambda layer, _, full=full: setattr(layer.weight, "data", full))
-            layer.register_forward_hook(lambda layer, *_: setattr(layer.weight, "data", torch.zeros(0).double()))
-    torch.testing.assert_close(logits(), expected, rtol=1e-12, atol=1e-12)
-
-
 def make_windowed_model(family: type[PreTrainedConfig], **more: Any) -> Any:
     return AutoModelForCausalLM.from_config(family(**GROUPED, sliding_window=4, **more))
 

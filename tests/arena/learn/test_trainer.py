@@ -11,6 +11,8 @@ from safetensors.torch import load_file, save_file
 from transformers import LlamaForCausalLM
 
 from agents.costs import estimate_costs
+from agents.engines.in_process import InProcessEngine
+from agents.precision import Precision
 from agents.scoring import StreamScorer, score_streams
 from agents.stream import Stream
 from arena.cli.loop import wait
@@ -21,6 +23,7 @@ from arena.learn.samples import Sample
 from arena.learn.settings import ImitateSpec
 from arena.learn.trainer import PolicyTrainer
 from tests.factories.models import VOCABULARY, are_equal, assert_nearly_equal, copy_weights, make_tiny_llama
+from tests.factories.requests import generate, make_request
 from tests.factories.samples import STAGES, Stage, compute_plain_scores, make_regularisers, make_samples
 from tests.factories.updating import run_imitation, run_update
 
@@ -382,6 +385,31 @@ def test_warmup_begins_small() -> None:
         run_update(trainer, make_samples(model), np.random.default_rng(0))
         moved[warmup] = float(max((p - before[n]).abs().max() for n, p in copy_weights(model).items()))
     assert moved[9] == pytest.approx(moved[0] / 10, rel=1e-2)
+
+
+@pytest.mark.parametrize("precision", list(Precision))
+@pytest.mark.parametrize("early", [True, False])
+def test_engine_serves_sharded_weights(precision: Precision, early: bool) -> None:
+    """Whether they are first published before the optimiser shards them, or after."""
+    model = make_bfloat16_model() if precision.has_bf16_weights else make_tiny_llama()
+    rule = LearnSpec(lr=1e-2, zero_stage=3, gate_tolerance=1e9, regularisers={})
+    trainer, engine = PolicyTrainer("p", model, rule, bf16=precision.uses_bf16_products), InProcessEngine(precision)
+    samples = make_samples(make_tiny_llama())
+    streams, temperatures = [s.stream for s in samples], [s.temperature for s in samples]
+    for version in (1, 2, 3):
+        if version > 1:
+            run_update(trainer, samples, np.random.default_rng(version))
+        elif not early:
+            continue
+        weights = wait(trainer.weights())
+        with weights.gather():
+            wait(engine.publish("p", version, weights))
+        requests = [make_request([1, 2, 3, 4], seed, str(seed), max_tokens=4) for seed in range(3)]
+        assert [reply.version for reply in generate(engine, requests)] == [version] * 3
+        for served, own in zip(
+            wait(engine.score("p", streams, temperatures)), wait(trainer.score(streams, temperatures)), strict=True
+        ):
+            assert served == pytest.approx(own.logprobs, abs=1e-5 if precision is Precision.FP32 else 0.1)
 
 
 def test_sharding_does_not_change_pass_costs() -> None:

@@ -181,5 +181,3 @@ def test_incompatible_settings_are_refused() -> None:
         make_experiment("play.ahead=1", "play.parts=[resample]")
     with pytest.raises(ConfigError, match="branches"):
         make_experiment("play.enough=0.9", "play.parts=[branches]")
-    with pytest.raises(ConfigError, match="zero_stage 3"):
-        make_experiment("play.ahead=1", "learn.zero_stage=3")
