@@ -363,7 +363,8 @@ def make_experiment(*assignments: str) -> Experiment:
 
 @pytest.mark.slow
 def test_resume_with_model_judge_is_bit_equal(tmp_path: Path) -> None:
-    check_resume(make_experiment(), tmp_path)
+    repeated = ("play.matches=12", "play.group=6", "play.pool=1")  # one deal, so that some matches are equal
+    check_resume(make_experiment(*repeated), tmp_path)
     figures = [row["judge.bold"] for row in RunReader(tmp_path / "whole").metrics()]
     assert all(row["calls"] > 0 and row["unreadable"] < 1 for row in figures), "some answers of a nano are numbers"
     assert any(row["cached"] > 0 for row in figures)
