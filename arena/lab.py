@@ -28,7 +28,7 @@ from arena.league.pool import format_version
 from arena.learn.gate import get_tolerance
 from arena.learn.samples import Sample
 from arena.learn.settings import ImitateSpec
-from arena.metrics import compute_iteration_metrics
+from arena.metrics import compute_iteration_metrics, find_excused_replies
 from arena.parts.chance import generator, number
 from arena.parts.schedules import Clock
 from arena.play.imitation import Imitation
@@ -62,8 +62,8 @@ class Lab:
         self.run_folder, self.experiment, self.watcher, self.examiner = run, experiment, watcher, examiner
         self.parts, self.engine = parts, parts.engine
         self.done, self.policies, self.trainers = parts.done, parts.policies, parts.policies.trainers
-        self._sparse: set[str] = set()
-        """Policies for which a note about updates on few tokens was shown."""
+        self._warned: set[tuple[str, str]] = set()
+        """Policies and kinds of notes that were shown."""
         self.commit_seconds = 0.0
         """Duration of the last commit, which appears in the next iteration's metrics."""
 
@@ -118,7 +118,8 @@ class Lab:
         critic_metrics = await self.fit_critic(k, credited)
         staleness, before = await self.prepare_learning(k, credited), await self.score(credited)
         learned = await self.learn(k, credited, recalled, records)
-        self._warn_sparse_updates(learned)
+        self._warn_once("sparse", find_sparse_updates(learned))
+        self._warn_once("excused", find_excused_replies(k, credited))
         learned = {name: metrics | staleness.get(name, {}) for name, metrics in learned.items()}
         if before:
             after, tokens = await self.score(credited), TokenFigures()
@@ -258,11 +259,11 @@ class Lab:
         trainer, rng = self.trainers[name], self._make_generator(k, place, name)
         return await trainer.update(await compute(trainer.plan, samples, rng, self._make_clock(k)))
 
-    def _warn_sparse_updates(self, learned: Mapping[str, Mapping[str, float]]) -> None:
-        """Note, once per policy, that it learns from few of the tokens in a log."""
-        for name, note in find_sparse_updates(learned).items():
-            if name not in self._sparse:
-                self._sparse.add(name)
+    def _warn_once(self, kind: str, notes: Mapping[str, str]) -> None:
+        """Show these notes, by policy, unless one of this kind was shown for the policy."""
+        for name, note in notes.items():
+            if (kind, name) not in self._warned:
+                self._warned.add((kind, name))
                 self.watcher.note(note)
 
     async def publish(self) -> None:

@@ -13,7 +13,7 @@ from arena.league.matchmaking import score_match
 from arena.league.pool import parse_version
 from arena.league.ratings import Ratings
 from arena.play.failures import count_failures
-from arena.records import MatchRecord, trained_trajectories
+from arena.records import MatchRecord, is_excused, trained_trajectories
 from arena.rows import is_zero_sum
 from games.contracts import UNREAD
 
@@ -143,6 +143,26 @@ def _truncated_rate(records: Sequence[MatchRecord]) -> float:
     """Return the share of sampled replies that were cut at their token limit; 0 if there are none."""
     is_cut = [turn.finish == "length" for record in records for turn in record.turns if turn.finish != "script"]
     return _mean(is_cut) if is_cut else 0.0
+
+
+MAX_EXCUSED_SHARE = 0.3
+"""Share of excused replies above which `find_excused_replies` reports a policy."""
+
+
+def find_excused_replies(k: int, credited: Sequence[CreditedTrajectory]) -> dict[str, str]:
+    """Return a note for each policy that escapes penalties because many of its replies are cut without a legal act.
+
+    Such replies are excused by default, so that penalties for illegal acts make a policy write replies without end.
+    """
+    turns: dict[str, list[bool]] = {}
+    for item in credited:
+        turns.setdefault(item.trajectory.policy, []).extend(map(is_excused, item.trajectory.turns))
+    return {
+        name: f"policy '{name}': iteration {k} excuses {100 * share:.0f} % of its replies, which were cut at "
+        "`max_tokens` without a legal act: raise it, or set `truncated: illegal` in the role's `sampling`"
+        for name, excused in turns.items()
+        if (share := _mean(excused)) > MAX_EXCUSED_SHARE
+    }
 
 
 def _count_selection(records: Sequence[MatchRecord], credited: Sequence[CreditedTrajectory]) -> dict[str, int]:

@@ -30,7 +30,7 @@ turn: |
   {{% endfor %}}
 reply: {{format: free}}
 memory: {{kind: all}}
-sampling: {{temperature: {heat}, max_tokens: 8}}
+sampling: {{temperature: {heat}, max_tokens: 8, truncated: illegal}}
 """
 CONFIG = """\
 name: two
