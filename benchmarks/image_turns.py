@@ -1,6 +1,6 @@
 """Time and memory of playing and learning turns with images, compared with bare transformers.
 
-    python benchmarks/image_turns.py            # SmolVLM's and Qwen2.5-VL's layouts, a minute of one core
+    PYTHONPATH=. python benchmarks/image_turns.py    # SmolVLM's and Qwen2.5-VL's layouts, a minute of one core
 
 A model of random weights reads a picture and 40 tokens of text per stream and writes 24. Play compares the engine's
 replies with `generate` on the same batch. Learning compares a scorer's forward and backward pass with the model's own

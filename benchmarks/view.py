@@ -1,6 +1,6 @@
 """Time and memory of `arena view` on a run of a million turns: first paint, single matches, other requests, a live run.
 
-    python benchmarks/view.py    # some minutes on two cores; with Chromium, also the first paint
+    PYTHONPATH=. python benchmarks/view.py    # some minutes on two cores; with Chromium, also the first paint
 
 The run is that of `loading.py`: 100 iterations, the last of them open. The server is a separate process. `paint` is the
 time from opening the address to Chromium's first paint, to the first curve, and to the list of matches, each with a new

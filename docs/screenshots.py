@@ -1,7 +1,7 @@
 """Take the screenshots of a report and of the viewer in the docs, with Chromium: light and dark.
 
-python docs/screenshots.py analysis/notebooks/example/negotiation    # writes docs/report-light.png, report-dark.png
-python docs/screenshots.py analysis/notebooks/example --view         # writes docs/view-light.png, view-dark.png
+PYTHONPATH=. python docs/screenshots.py analysis/notebooks/example/negotiation  # docs/report-{light,dark}.png
+PYTHONPATH=. python docs/screenshots.py analysis/notebooks/example --view  # docs/view-{light,dark}.png
 """
 
 import argparse
