@@ -16,7 +16,6 @@ from typing import Any, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import torch
 
 from agents.adapter import load_adapter
 from agents.adapter_config import is_adapter, read_adapter
@@ -313,6 +312,8 @@ class InProcessEngine:
 
 def _copy_module(module: Any, before: Any) -> Any:
     """Copy a module's current weights into `before`, the copy of the previous version, or into a new copy if None."""
+    import torch
+
     if before is None:
         with torch.random.fork_rng():  # the new module draws weights, which are overwritten
             before = type(module)(module.config)  # a deep copy would share the hooks of ZeRO-3

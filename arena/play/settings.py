@@ -11,7 +11,6 @@ from arena.parts.spec import Matches, Name, Positive, Spec
 from arena.play.making import SEAT_TOOLS
 from arena.play.parts import ROLLOUT_PART
 from arena.play.parts.base import get_declaration
-from simulators.toolbox.sources import parse
 
 
 class GameSpec(Spec):
@@ -41,6 +40,8 @@ class SeatSpec(Spec):
     @field_validator("tools")
     @classmethod
     def _check_tools(cls, tools: Tools | None) -> Tools | None:
+        from simulators.toolbox.sources import parse  # loads PettingZoo
+
         for tool in tools or ():
             parse(tool)
         return tools

@@ -19,7 +19,6 @@ from arena.parts.chance import generator
 from arena.parts.paths import Folder
 from arena.play.match import MatchPlan
 from arena.play.parts.base import PartContext, RolloutPart, Setup, declare
-from arena.store.reader import RunReader
 
 Share = Annotated[float, Field(ge=0, le=1)]
 
@@ -72,6 +71,8 @@ class Screening(RolloutPart):
 
     def _read_outcomes(self) -> Iterator[tuple[str, int, bool]]:
         """Yield game, seed and success of each finished match of the baseline run."""
+        from arena.store.reader import RunReader  # loads pyarrow
+
         reader = RunReader(self.folder).log
         for iteration in reader.iterations():
             for row in reader.read(iteration, streams=False):

@@ -22,7 +22,7 @@ def test_every_game_is_described(name: str) -> None:
     assert description["seats"] == list(game.possible_agents) and description["rules"] and description["what"]
     assert set(description["private"]) and set(description["private"]) <= set(description["seats"])
     assert set(description["options"]) >= {"illegal", "penalty", "stake", "talk"}
-    assert description["theory"] == {k: float(v) for k, v in game.theory.items()} and "random" in description["players"]
+    assert description["theory"] == {k: float(v) for k, v in game.theory.items()} and description["players"]
 
 
 def test_facts_options_theory_players_and_roles() -> None:

@@ -119,8 +119,11 @@ def test_experiments_round_trip_through_yaml(name: str, mode: Literal["shared", 
     if (name, mode) == ("mars_transfer-small", "separate"):  # what a shared policy is shown, not each seat's can be
         with pytest.raises(ConfigError, match=r"nano_player.imitate.scripted: oracle plays .*, not ultimatum"):
             resolve_tables(reloaded)
-        return
-    resolve_tables(reloaded)
+    elif name == "inspo-nano":  # one of its parts names a policy, which another mode does not have
+        with pytest.raises(ConfigError, match=r"play\.parts: instructions: .*unknown policy 'solver'"):
+            resolve_tables(reloaded)
+    elif not name.startswith("textworld"):  # needs its package
+        resolve_tables(reloaded)
 
 
 def test_later_layers_override_key_by_key() -> None:

@@ -79,7 +79,7 @@ def test_model_free_commands_load_without_torch(tmp_path: Path) -> None:
         "from arena.cli.app import app; app()"
     )
     root = Path(__file__).parents[3]
-    for words in (["doctor", "--json"], ["models", "--json"]):
+    for words in (["doctor", "--json"], ["list", "models", "--json"]):
         result = subprocess.run(
             [sys.executable, "-c", script, *words], cwd=tmp_path, env={"PYTHONPATH": str(root), "HOME": str(tmp_path)},
             capture_output=True, text=True,

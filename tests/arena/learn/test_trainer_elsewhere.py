@@ -163,6 +163,4 @@ def test_run_with_remote_trainer_ends_with_the_same_weights(tmp_path: Path) -> N
 @pytest.mark.slow
 def test_remote_errors_are_raised_locally(tmp_path: Path) -> None:
     with pytest.raises(GateError, match=r"'shared'.*log-probabilities differ"):
-        run_with_trainers(
-            CONFIG, tmp_path / "run", make_remote_trainer, "learn.gate_tolerance=1e-30", "policies.shared.imitate=null"
-        )
+        run_with_trainers(CONFIG, tmp_path / "run", make_remote_trainer, "learn.gate_tolerance=1e-30")

@@ -11,8 +11,7 @@ from games.abilities import Pictures, Waiting
 from games.base import TextGame
 from games.conformance import kit
 from games.contracts import View
-from simulators.toolbox import equip
-from simulators.toolbox.equipment import CALL_TURNS
+from simulators.toolbox.equipment import CALL_TURNS, equip
 from tests.factories.mcp_children import count_servers
 
 FACTORIES = Path(__file__).parents[2] / "factories"
