@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from os.path import isdir
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 
 def check_folder(folder: Path) -> None:
     """Raise WeightsError unless the folder is a complete model: config.json, matching safetensors, and a tokenizer."""
-    if not folder.is_dir():
+    if not isdir(folder):  # unlike `Path.is_dir`, False for names that are too long
         raise WeightsError(f"{folder} is no model folder: one with config.json and *.safetensors is needed")
     config = read_json(folder, "config.json")
     check_settings(folder)
@@ -135,7 +136,7 @@ def load_model(path: Path, dtype: Any = None, scores: bool = False) -> Any:
 
 def load_tokenizer(path: Path) -> Any:
     """Load a model folder's transformers tokenizer. Raises WeightsError if the folder is missing or invalid."""
-    if not path.is_dir():
+    if not isdir(path):
         raise WeightsError(f"no model folder {path}")
     check_settings(path)
     _, auto_tokenizer = import_auto_classes()

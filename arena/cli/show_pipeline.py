@@ -10,7 +10,7 @@ from rich.console import Console
 
 from arena.cli.live import format_row
 from arena.cli.tables import show_line, show_table
-from arena.config.sources import text_layer
+from arena.config.sources import require_mapping, text_layer
 from arena.errors import StoreError
 from arena.store.contents import METRICS
 from arena.store.files import CONFIG, STAGES
@@ -28,7 +28,7 @@ def list_stages(run: Path) -> list[dict[str, Any]]:
     Raises StoreError if the pipeline's config is damaged.
     """
     config = run / CONFIG
-    stages = text_layer(str(config), FolderReader(run).config()).data.get(STAGES)
+    stages = require_mapping(text_layer(str(config), FolderReader(run).config())).data.get(STAGES)
     try:
         return [_describe_stage(run, number, entry) for number, entry in enumerate(stages, start=1)]
     except (TypeError, KeyError, AttributeError, StopIteration):
@@ -55,10 +55,10 @@ def _describe_stage(run: Path, number: int, entry: Mapping[str, Any]) -> dict[st
     name, kind = str(entry["name"]), next(key for key in entry if key not in ("name", "with"))
     folder = stage_folder(run, number, name)
     metrics, is_run = read_metrics(folder / METRICS), (folder / CONFIG).is_file()
-    planned = text_layer(str(folder), FolderReader(folder).config()).data.get("iterations") if is_run else None
+    layer = require_mapping(text_layer(str(folder), FolderReader(folder).config())) if is_run else None
     return {
         "stage": name, "kind": kind, "folder": str(folder), "state": _find_state(folder),
-        "iterations": metrics[-1]["iteration"] if metrics else 0, "planned": planned,
+        "iterations": metrics[-1]["iteration"] if metrics else 0, "planned": layer and layer.data.get("iterations"),
         "metrics": metrics[-1] if metrics else {},
     }  # fmt: skip
 

@@ -7,6 +7,7 @@ servers was started on this machine before, or if the user passes `--trust` once
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
+from os.path import isfile
 from pathlib import Path
 from typing import Any
 
@@ -273,7 +274,7 @@ def _list_named_files(experiment: Experiment) -> Iterator[tuple[str, str, Path]]
         if path := file_of(game.name):
             yield "games", str(path), path
             for option in _list_data_options(game):
-                if Path(option).is_absolute() and Path(option).is_file():
+                if Path(option).is_absolute() and isfile(option):
                     yield "data", option, Path(option)
     for path in _list_part_files(experiment):
         yield "parts", str(path), path

@@ -41,7 +41,7 @@ def read_role_tools(name: str, roles: Mapping[str, Path]) -> list[Any]:
     """
     path = roles.get(name, Path(name))
     try:
-        role = read_role(path) if path.is_file() else None
+        role = read_role(path) if os.path.isfile(path) else None
     except RoleError:
         return []
     tools = [_with_absolute_paths(tool, path.resolve().parent) for tool in role.tools] if role else []

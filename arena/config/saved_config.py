@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from arena.config import own_files
 from arena.config.experiment import Experiment
 from arena.config.layers import compose
-from arena.config.sources import Layer, text_layer
+from arena.config.sources import Layer, require_mapping, text_layer
 from arena.credit.rewards.reward_model import WEIGHTS
 from arena.errors import ConfigError
 from arena.store.files import CONFIG
@@ -67,7 +67,7 @@ def load_experiment(run: Path, layers: Sequence[Layer] = (), trust: bool = False
     trained a reward model; without `trust`, also if the folder has code with which no run on this machine was started.
     """
     config = run / CONFIG
-    layer = text_layer(str(config), RunReader(run).config())
+    layer = require_mapping(text_layer(str(config), RunReader(run).config()))
     if layer.data.keys() == {WEIGHTS}:
         raise ConfigError(
             f"{run} trained a reward model, which plays no matches: use it as `credit.stages: [{{reward_model: "

@@ -3,7 +3,7 @@
 import re
 from functools import cache
 from importlib.resources import files
-from os.path import expanduser, isfile
+from os.path import exists, expanduser, isfile
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -95,7 +95,7 @@ def load_panel(name: str) -> Panel:
     """Load a panel by its shipped name or from a YAML file. Raises ConfigError that names file, line and field."""
     if name in list_panels():
         return read_panel(read_panel_text(name), f"panel {name}")
-    if not name.strip() or (not name.endswith((".yaml", ".yml")) and not Path(expanduser(name)).exists()):
+    if not name.strip() or (not name.endswith((".yaml", ".yml")) and not exists(expanduser(name))):
         raise ConfigError(
             f"unknown panel '{strict_yaml.escape_line(name, 80)}'{nearest(name, list_panels())} "
             "(arena list panels, or a path that ends in .yaml)"

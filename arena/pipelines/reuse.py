@@ -13,7 +13,7 @@ from typing import Any
 from agents import strict_yaml
 from arena.config.pipeline import count_equal_stages
 from arena.config.saved_config import list_differences
-from arena.config.sources import text_layer
+from arena.config.sources import require_mapping, text_layer
 from arena.errors import ConfigError, StoreError
 from arena.store.files import CONFIG, STAGES, write_folder
 from arena.store.locks import HOLDER, LOCK
@@ -57,7 +57,7 @@ def _read_settings(source: Path, environment: Mapping[str, Any]) -> Mapping[str,
 
     Raises ConfigError if they were edited or are malformed.
     """
-    settings: Mapping[str, Any] = text_layer(str(source / CONFIG), FolderReader(source).config()).data
+    settings: Mapping[str, Any] = require_mapping(text_layer(str(source / CONFIG), FolderReader(source).config())).data
     if settings != environment.get("experiment"):
         raise ConfigError(f"--reuse: {source / CONFIG} was edited since its run began: restore it, or omit --reuse")
     stages = settings.get(STAGES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
-from os.path import expanduser, isdir
+from os.path import expanduser, isdir, isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -145,7 +145,7 @@ def find_weights(model: str) -> Path:
     Raises ConfigError if it is neither, and StoreError if the training run has no intact checkpoint.
     """
     path = Path(expanduser(model))
-    if (path / CONFIG).is_file():
+    if isfile(path / CONFIG):
         return checkpoints.newest(path).policy(WEIGHTS)
     try:
         return resolve(model)
