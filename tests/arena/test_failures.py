@@ -370,10 +370,10 @@ def test_log_describes_the_run(game_folder: Path) -> None:
     expected = (
         "iteration 1: play begins",
         "iteration 1: play ends after",
-        "checkpoint run/checkpoints/0003 is written",
+        "run/checkpoints/0003 is written",
     )
     assert all(line in text for line in (*expected, "iteration 3 is complete", "the run is complete"))
     shutil.rmtree(game_folder / "run" / "checkpoints" / "0003")
     assert run_arena_child(game_folder, "resume", "run").code == 0
     text = (game_folder / "run" / "run.log").read_text().split("the run is complete")[1]
-    assert "note: no checkpoint has iteration 3" in text and "going on from iteration 2 of 3" in text
+    assert "note: no checkpoint has iteration 3" in text and "continuing from iteration 2 of 3" in text

@@ -66,7 +66,7 @@ def test_planted_preference_is_learned_and_resume_is_bit_equal(tmp_path: Path) -
 @pytest.mark.parametrize("objective", ["logistic", "squared"])
 def test_labels_are_learned(tmp_path: Path, objective: Any) -> None:
     data = make_planted_examples(240, objective)
-    wait(make_training(tmp_path / "run", data, objective=objective, epochs=4, batch=8).run())
+    wait(make_training(tmp_path / "run", data, objective=objective, epochs=6, batch=8).run())
     learned = read_metrics(tmp_path / "run")[-1]["reward_model"]
     assert learned["held_out_accuracy" if objective == "logistic" else "held_out_explained"] > 0.9
 
