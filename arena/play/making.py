@@ -19,7 +19,7 @@ def make_game(name: str, options: Mapping[str, Any]) -> Game:
     game = games.make(name, **own)
     if not options.get(SEAT_TOOLS):
         return game
-    from simulators.toolbox.equipment import equip
+    from simulators.toolbox import equip
 
     if not isinstance(options[SEAT_TOOLS], Mapping):
         raise ValueError(f"{SEAT_TOOLS} must be lists of tools by seat, such as {{first: [calculator]}}")

@@ -136,6 +136,7 @@ CASES += [(file, "swapped", lambda path: None) for file in (*TEXTS, *BINARIES)]
 CASES += [("", name, damage) for name, damage in FOLDER_DAMAGE.items()]
 SAMPLE = {
     ("config.yaml", "flipped"),
+    ("config.yaml", "a list"),
     ("environment.json", "huge"),
     ("metrics.jsonl", "escapes"),
     (f"{NEWEST}/state.json", "missing"),

@@ -155,6 +155,14 @@ def test_mutated_inputs_on_the_command_line(command: str, tmp_path: Path) -> Non
     assert set(codes) == ({0, 2} if command == "check" else {2})
 
 
+@pytest.mark.parametrize("setting", ["evaluate.panel", "seats.opener.role", "policies.shared.model"])
+def test_names_too_long_for_a_file_are_refused(setting: str) -> None:
+    result = arena(
+        "run", "selfplay", "--recipe", "negotiation-nano", "--set", f"{setting}={'x' * 5000}", "--out", "run"
+    )
+    assert result.code == 2 and result.line and len(result.line) <= 1000
+
+
 @pytest.mark.slow
 def test_hundred_thousand_mutations(tmp_path: Path) -> None:
     rng = random.Random(13)

@@ -11,7 +11,8 @@ from games.abilities import Pictures, Waiting
 from games.base import TextGame
 from games.conformance import kit
 from games.contracts import View
-from simulators.toolbox.equipment import CALL_TURNS, equip
+from simulators.toolbox import equip
+from simulators.toolbox.equipment import CALL_TURNS
 from tests.factories.mcp_children import count_servers
 
 FACTORIES = Path(__file__).parents[2] / "factories"
