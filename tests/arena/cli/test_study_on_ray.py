@@ -77,7 +77,7 @@ def test_killed_worker_loses_nothing_committed(cluster: Cluster, tmp_path: Path)
     assert study.end() == 0, study.read_output()
     data = json.loads((tmp_path / "out").read_text())
     assert data["missing"] == [] and len(data["runs"]) == 2
-    assert "it is resumed" in (study.out / "mars-0.log").read_text()
+    assert "resuming" in (study.out / "mars-0.log").read_text()
     for run in ("mars-0", "zero-0"):
         reader = RunReader(study.out / run)
         assert [row["iteration"] for row in reader.metrics()] == list(range(1, ITERATIONS + 1))
