@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
-NOT_HERE = {"against_trl", "against_vllm", "agreement", "engines"}
+NOT_HERE = {"against_trl", "against_vllm", "agreement", "engines", "foreign", "others"}
 """They need environments of their own."""
 QUICK = {file.stem for file in FOLDER.glob("*.py") if '"--quick", action' in file.read_text("utf-8")} - NOT_HERE
 
