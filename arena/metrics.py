@@ -150,17 +150,17 @@ MAX_EXCUSED_SHARE = 0.3
 
 
 def find_excused_replies(k: int, credited: Sequence[CreditedTrajectory]) -> dict[str, str]:
-    """Return a note for each policy that escapes penalties because many of its replies are cut without a legal act.
+    """Return a note for each policy with many excused replies, which were cut at their limit without a legal act.
 
-    Such replies are excused by default, so that penalties for illegal acts make a policy write replies without end.
+    Excused replies cost nothing, so a policy can learn to escape penalties by replies without end.
     """
-    turns: dict[str, list[bool]] = {}
+    excused_turns: dict[str, list[bool]] = {}
     for item in credited:
-        turns.setdefault(item.trajectory.policy, []).extend(map(is_excused, item.trajectory.turns))
+        excused_turns.setdefault(item.trajectory.policy, []).extend(map(is_excused, item.trajectory.turns))
     return {
         name: f"policy '{name}': iteration {k} excuses {100 * share:.0f} % of its replies, which were cut at "
         "`max_tokens` without a legal act: raise it, or set `truncated: illegal` in the role's `sampling`"
-        for name, excused in turns.items()
+        for name, excused in excused_turns.items()
         if (share := _mean(excused)) > MAX_EXCUSED_SHARE
     }
 

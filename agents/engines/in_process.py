@@ -6,6 +6,7 @@ on the clock, so that a CPU run is bit-reproducible.
 """
 
 import asyncio
+import copy
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from typing import Any, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
+import torch
 
 from agents.adapter import load_adapter
 from agents.adapter_config import is_adapter, read_adapter
@@ -312,11 +314,11 @@ class InProcessEngine:
 
 def _copy_module(module: Any, before: Any) -> Any:
     """Copy a module's current weights into `before`, the copy of the previous version, or into a new copy if None."""
-    import torch
-
-    if before is None:
+    if before is None and not any(hasattr(parameter, "ds_id") for parameter in module.parameters()):
+        return copy.deepcopy(module).requires_grad_(False).eval()
+    if before is None:  # ZeRO-3 partitions the module, and a deep copy would share its hooks
         with torch.random.fork_rng():  # the new module draws weights, which are overwritten
-            before = type(module)(module.config)  # a deep copy would share the hooks of ZeRO-3
+            before = type(module)(module.config)
         before = before.to(module.device).requires_grad_(False).eval()
         for old, new in zip(before.parameters(), module.parameters(), strict=True):
             old.data = old.data.to(new.dtype)  # buffers stay float32

@@ -23,6 +23,7 @@ def test_every_game_is_described(name: str) -> None:
     assert set(description["private"]) and set(description["private"]) <= set(description["seats"])
     assert set(description["options"]) >= {"illegal", "penalty", "stake", "talk"}
     assert description["theory"] == {k: float(v) for k, v in game.theory.items()} and description["players"]
+    assert name == "tasks" or "random" in description["players"], "no answer to a task is random"
 
 
 def test_facts_options_theory_players_and_roles() -> None:

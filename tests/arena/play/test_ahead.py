@@ -122,9 +122,11 @@ def test_gate_stops_a_wrong_engine_despite_old_replies(
     assert lab.done == version, "in the first update of the weights that it serves wrongly"
 
 
-def test_gate_accepts_correct_replies_of_older_weights(warm: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("stage", [0, 3])
+def test_gate_accepts_correct_replies_of_older_weights(warm: str, tmp_path: Path, stage: int) -> None:
     """With this learning rate versions differ by far more than the gate allows."""
-    run_lab(tmp_path / "run", make_ahead_experiment(warm, "play.ahead=2", "learn.lr=1e-2", "learn.gate_tolerance=1e-4"))
+    settings = ("play.ahead=2", "learn.lr=1e-2", "learn.gate_tolerance=1e-4", f"learn.zero_stage={stage}")
+    run_lab(tmp_path / "run", make_ahead_experiment(warm, *settings))
     rows = RunFolder.open(tmp_path / "run").reader.metrics()
     assert rows[-1]["learn"]["shared"]["most_lag"] >= 1
 
