@@ -222,6 +222,10 @@ class Game(Protocol):
     def close(self) -> None: ...
 
 
+class GameFull(Exception):
+    """Raised by `reset` while other matches take all places that the game has. The match is dealt again later."""
+
+
 # -- match ids --------------------------------------------------------------------------------------------------------
 
 

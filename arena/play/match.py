@@ -1,5 +1,6 @@
 """Play of one match: a coroutine that plays a game from its deal to its end and returns the record."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -21,8 +22,13 @@ from arena.play.turns import TurnRecorder, require_loggable
 from arena.records import MatchRecord, MatchSource, Seating, Turn, collect_pictures, list_images
 from arena.store.blobs import verify_blob
 from games.abilities import Pictures, Situations, Stoppable
-from games.contracts import MAX_TURNS, PERSON, UNREAD, Act, Game, MatchId, View
+from games.contracts import MAX_TURNS, PERSON, UNREAD, Act, Game, GameFull, MatchId, View
 from games.pictures import check_picture
+
+PLACE_SECONDS = 0.2
+"""Time between attempts at the deal of a game that is full."""
+MAX_PLACE_SECONDS = 3600.0
+"""Time after which a match that got no place fails."""
 
 
 @dataclass(frozen=True)
@@ -197,8 +203,7 @@ class _Playthrough:
         """Deal and play to the end. Raises the exceptions of game, players and limits."""
         game = self.game
         self.run_step = get_run_step(game)
-        deal = partial(game.reset, seed=self.plan.seed)
-        await self.run_step(deal, "the deal", self.limits.turn_seconds) if self.run_step else deal()
+        await self._deal()
         while game.agents:
             seat = self.seat = game.agent_selection
             if not (game.terminations[seat] or game.truncations[seat]):
@@ -211,6 +216,19 @@ class _Playthrough:
                 return  # only the steps that AEC requires of dead agents remain, and they change nothing
             else:
                 game.step(None)
+
+    async def _deal(self) -> None:
+        """Deal. While other matches take all places of the game, wait and try again."""
+        deal = partial(self.game.reset, seed=self.plan.seed)
+        started = self.start
+        while True:
+            try:
+                return await self.run_step(deal, "the deal", self.limits.turn_seconds) if self.run_step else deal()
+            except GameFull:
+                if monotonic() - started > MAX_PLACE_SECONDS:
+                    raise
+                await asyncio.sleep(PLACE_SECONDS)
+                self.start = monotonic()  # the time limit of the match does not include the wait
 
     async def _turn(self, seat: str) -> None:
         """Let the seat act, pass its act to the game, and record the turn with its rewards.

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 from games.adapters.child import ROOT, register_kill
 from games.base import to_one_line
+from games.contracts import GameFull
 
 PYTHON = "ARENA_OPENENV_PYTHON"
 """Environment variable with the path of a Python that has openenv-core. Defaults to Arena's Python."""
@@ -32,10 +33,16 @@ MAX_MESSAGE_BYTES = 32 << 20
 MAX_PROCESSES = 8
 LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1")
 FULL = "CAPACITY_REACHED"
+FULL_SECONDS = 1.0
+"""Time for which a full server is not asked again, unless one of this process's sessions ends."""
 
 
 class ServerError(RuntimeError):
     """Raised if a server cannot be started or reached, or does not answer; the message is one line."""
+
+
+class ServerFull(ServerError, GameFull):
+    """Raised if no server takes a further session now."""
 
 
 class RequestRefused(Exception):
@@ -115,6 +122,7 @@ class Session:
         with contextlib.suppress(Exception):
             self._socket.close_timeout = 0.5
             self._socket.close()
+        _FULL_UNTIL.pop(self.server.env, None)
 
     def __del__(self) -> None:
         if hasattr(self, "_socket"):
@@ -125,7 +133,7 @@ class Server:
     """OpenEnv server: a running one at a URL, or a child process that serves `module:app` on a Unix socket."""
 
     def __init__(self, env: str) -> None:
-        self.name = f"the server of openenv:{env}"
+        self.env, self.name = env, f"the server of openenv:{env}"
         self.path, self.socket_url, self._process = "", "", None
         if is_url(env):
             parts = urlsplit(env)
@@ -243,6 +251,8 @@ class _UnixConnection(http.client.HTTPConnection):
 _SERVERS: dict[tuple[int, str], list[Server]] = {}
 _SCHEMAS: dict[tuple[str | None, str], dict[str, Any]] = {}
 _STARTING = threading.Lock()
+_FULL_UNTIL: dict[str, float] = {}
+"""Monotonic times until which environments have no free session."""
 
 
 def get_server(env: str) -> Server:
@@ -265,9 +275,11 @@ def action_schema(env: str) -> dict[str, Any]:
 def begin_session(env: str, seed: int) -> tuple[Session, dict[str, Any]]:
     """Open a session and reset it with a seed. Returns the session and the answer to the reset.
 
-    Starts another child process of an application if all are full, up to `MAX_PROCESSES`. Raises ServerError if no
+    Starts another child process of an application if all are full, up to `MAX_PROCESSES`. Raises ServerFull if no
     session is free, and RequestRefused for other errors of the environment.
     """
+    if time.monotonic() < _FULL_UNTIL.get(env, 0.0):
+        raise ServerFull(f"the server of openenv:{env} takes no further session")
     with _STARTING:
         servers = list(_find_living_servers(env))
     for count in range(MAX_PROCESSES + 1):
@@ -283,7 +295,8 @@ def begin_session(env: str, seed: int) -> tuple[Session, dict[str, Any]]:
             if refused.code != FULL:
                 raise
             if is_url(env) or count + 1 >= MAX_PROCESSES:
-                raise ServerError(f"{servers[count].name} takes no further session: {refused}") from None
+                _FULL_UNTIL[env] = time.monotonic() + FULL_SECONDS
+                raise ServerFull(f"{servers[count].name} takes no further session: {refused}") from None
     raise ServerError(f"openenv:{env} has too many sessions")
 
 

@@ -109,6 +109,8 @@ class Pace(MatchControl):
 
     def __init__(self) -> None:
         self._times = [time.monotonic()]
+        self.longest_deal = float("inf")
+        """Seconds after which a later deal had ended."""
 
     def before(self, view: View, act: Act) -> Decision:
         """Note the time."""
@@ -117,8 +119,8 @@ class Pace(MatchControl):
 
     @property
     def deal(self) -> float:
-        """Seconds of the deal."""
-        return self._times[1] - self._times[0]
+        """Seconds of the deal, or fewer if a later deal was shorter."""
+        return min(self._times[1] - self._times[0], self.longest_deal)
 
     @property
     def turn(self) -> float:
@@ -254,6 +256,7 @@ class _Series:
             problem = f"the run ends with {type(error).__name__}: {error}"
         else:
             if self.target.pid is None and [record.status for record in records] == ["finished"]:
+                self.pace.longest_deal = moment.delay or 0.0  # the machine is now less busy
                 return None
             problem = find_problem(records)
         settle()

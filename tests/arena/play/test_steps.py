@@ -3,21 +3,23 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from agents.players.model import ScriptedPlayer
 from agents.players.scripted import make_scripted
+from arena.play import match as of_match
 from arena.play import steps as of_steps
 from arena.play.failures import LimitReached
 from arena.play.match import Limits, MatchPlan, SeatedPlayer, play_match
 from arena.play.orchestrator import play_all
 from arena.play.steps import StepRunner, use_step_runner
 from arena.records import MatchRecord, Seating
-from games.contracts import Game, MatchId
+from games.contracts import Game, GameFull, MatchId
 from games.slow import offload
 from games.tic_tac_toe import TicTacToe
 from simulators.confine.code import find_obstacle
@@ -51,6 +53,25 @@ class HangingGame(TicTacToe):
     def play(self, seat: str, act: str) -> str:
         while True:
             time.sleep(0.01)
+
+
+class ScarceGame(TicTacToe):
+    """Tic-tac-toe with two boards for all matches, whose steps block."""
+
+    blocks = True
+    boards = threading.BoundedSemaphore(2)
+
+    def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
+        if not ScarceGame.boards.acquire(blocking=False):
+            raise GameFull("both boards are taken")
+        super().set_up(rng, options)
+
+    def play(self, seat: str, act: str) -> str:
+        time.sleep(0.002)
+        text = super().play(seat, act)
+        if self.ended:
+            ScarceGame.boards.release()
+        return text
 
 
 async def play_game(game: Game, deal: int, player: str = "random", limits: Limits | None = None) -> MatchRecord:
@@ -129,6 +150,20 @@ def test_steps_in_a_thread_give_the_same_match() -> None:
     assert without_times(asyncio.run(play_game(BlockingTicTacToe(), 3))) == without_times(
         asyncio.run(play_game(TicTacToe(), 3))
     )
+
+
+def test_matches_wait_for_a_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(of_match, "PLACE_SECONDS", 0.005)
+
+    async def play(count: int, limits: Limits) -> list[MatchRecord]:
+        return await asyncio.gather(*(play_game(ScarceGame(), deal, limits=limits) for deal in range(count)))
+
+    records = asyncio.run(play(12, Limits(seconds=1)))
+    assert [record.status for record in records] == ["finished"] * 12
+    monkeypatch.setattr(ScarceGame, "boards", threading.Semaphore(0))
+    monkeypatch.setattr(of_match, "MAX_PLACE_SECONDS", 0.02)
+    (record,) = asyncio.run(play(1, Limits()))
+    assert record.status == "failed" and "both boards are taken" in record.reason
 
 
 def test_hanging_step_fails_its_match_at_the_turn_limit() -> None:

@@ -1,5 +1,6 @@
 """OpenEnv: served applications and URLs, actions as text, refusals, copies, full servers, and crashed servers."""
 
+import asyncio
 import contextlib
 import importlib.util
 import os
@@ -15,13 +16,17 @@ from typing import Any
 import pytest
 
 import games
-from arena.play.match import Limits
+from arena.play.contenders import play_one
+from arena.play.match import Limits, MatchPlan
+from arena.play.orchestrator import play_all
+from arena.records import MatchRecord, Seating
 from games.adapters import loading, openenv_server
 from games.adapters.modules import find_child_module
 from games.adapters.openenv import OpenEnv
 from games.adapters.openenv_server import PYTHON, ServerError
 from games.conformance.kit import check
-from tests.factories.faults import FAULTS, FaultTarget, inject_faults
+from games.contracts import MatchId
+from tests.factories.faults import FAULTS, FaultTarget, ScriptedActs, inject_faults
 
 pytest.importorskip("websockets")
 has_openenv = bool(os.environ.get(PYTHON)) or importlib.util.find_spec("openenv") is not None
@@ -226,6 +231,25 @@ def is_running(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+@needs_openenv
+@pytest.mark.slow
+def test_matches_wait_while_all_servers_are_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(openenv_server, "MAX_PROCESSES", 2)
+    records = list[MatchRecord]()
+
+    async def play(plan: MatchPlan) -> MatchRecord:
+        return await play_one(plan, {"agent": ScriptedActs("adds", acts=['{"number": 1}'])}, 0, Limits())
+
+    seats = {"agent": Seating.of("brain", "adds", None)}
+    plans = [
+        MatchPlan(identity=MatchId(0, number), game=TOO_FULL, options={"max_turns": 30}, seed=number, seats=seats)
+        for number in range(12)
+    ]
+    asyncio.run(play_all(plans, play, records.append, 12, must_finish=False))
+    assert [(record.status, record.identity.attempt) for record in records] == [("finished", 0)] * 12, records
+    assert len({record.report["turns"] for record in records}) > 1  # seeds differ
 
 
 @needs_openenv
