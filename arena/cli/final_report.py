@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -47,10 +48,11 @@ def print_report(console: Console, folder: Path, screen: Screen) -> None:
         show_differences(console, compared.before, compared.after)
         print_warnings(console, [*compared.before, *compared.after])
     games = dict.fromkeys(table.game.name for table in experiment.all_tables())
-    commands = [f"arena show {folder}", *([f"arena show {folder} {best}"] if best else [])]
-    commands += [f"arena eval {folder} --game {','.join(games)} --before"] if games else []
-    commands += [f"arena export {folder} --policy {name} --to DIR" for name in metrics[-1]["learn"]]
-    console.print(Text("\nNext:\n" + "\n".join(f"  {command}" for command in commands)), soft_wrap=True)
+    run = str(folder)
+    commands = [["arena", "show", run], *([["arena", "show", run, best]] if best else [])]
+    commands += [["arena", "eval", run, "--game", ",".join(games), "--before"]] if games else []
+    commands += [["arena", "export", run, "--policy", name, "--to", "DIR"] for name in metrics[-1]["learn"]]
+    console.print(Text("\nNext:\n" + "\n".join(f"  {shlex.join(command)}" for command in commands)), soft_wrap=True)
 
 
 def _to_json(

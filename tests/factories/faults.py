@@ -218,10 +218,11 @@ class _Series:
     def inject(self, moment: Moment, number: int) -> Outcome | None:
         """Play a match with a fault at this moment. Returns None if the process had already ended by itself."""
         started = time.monotonic()
+        # Browsers leave helpers in sessions of their own, which become children of this process when the browser ends.
+        known = {process.pid for process in psutil.Process().children(recursive=True)}
         if moment.turn == DEAL:
             self.stop_process()
         self.target.prepare()
-        known = [process.pid for process in psutil.Process().children()]
         harmed, ended = list[psutil.Process](), set[psutil.Process]()
         injectors: list[FaultInjector] = []
 
