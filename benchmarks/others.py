@@ -133,14 +133,14 @@ WORLDS: Mapping[str, Mapping[str, Any]] = {
     },
     "miniwob": {
         "games": {f"miniwob:{name}": {} for name in ("click-button", "login-user")},
-        "players": {"random": 30},  # a page takes a second of CPU time
+        "players": {"random": EPISODES},
         "figures": ("success", "reward"),
         "bare": bare.play_miniwob,
         "rounds": 2,
     },
     "tau2": {
         "games": {f"tau2:{name}": {"split": "base"} for name in ("airline", "retail", "telecom")},
-        "players": {"random": 2, "expert": 20},  # tau2 takes a second to score an episode
+        "players": {"random": EPISODES, "expert": EPISODES},
         "figures": ("success",),
         "bare": bare.play_tau2,
         "rated": "expert",
