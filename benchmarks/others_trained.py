@@ -103,16 +103,15 @@ def main() -> None:
         for seed in arguments.seeds:
             rows.append(train(arguments.name, seed, Path(folder, str(seed))))
             print(json.dumps(rows[-1]), flush=True)
-    means = {key: fmean(row[key][0] for row in rows) for key in ("before", "after", "difference")}
-    print(arguments.name, means)
-    result = {
-        "command": f"python benchmarks/others_trained.py {arguments.name}",
-        "machine": describe_environment(),
-        "game": EXPERIMENTS[arguments.name]["game"],
-        "mean": means,
-        "runs": rows,
-    }
-    write_result(f"others-trained-{arguments.name}", result)
+            result = {
+                "command": f"python benchmarks/others_trained.py {arguments.name}",
+                "machine": describe_environment(),
+                "game": EXPERIMENTS[arguments.name]["game"],
+                "mean": {key: fmean(row[key][0] for row in rows) for key in ("before", "after", "difference")},
+                "runs": rows,
+            }
+            write_result(f"others-trained-{arguments.name}", result)
+    print(arguments.name, result["mean"])
 
 
 if __name__ == "__main__":
