@@ -158,8 +158,12 @@ def test_matches_wait_for_a_place(monkeypatch: pytest.MonkeyPatch) -> None:
     async def play(count: int, limits: Limits) -> list[MatchRecord]:
         return await asyncio.gather(*(play_game(ScarceGame(), deal, limits=limits) for deal in range(count)))
 
-    records = asyncio.run(play(12, Limits(seconds=1)))
+    records = asyncio.run(play(12, Limits()))
     assert [record.status for record in records] == ["finished"] * 12
+    monkeypatch.setattr(ScarceGame, "boards", threading.Semaphore(0))
+    threading.Timer(2.0, ScarceGame.boards.release).start()
+    (record,) = asyncio.run(play(1, Limits(seconds=1.8)))
+    assert record.status == "finished", "the time limit of a match includes the wait"
     monkeypatch.setattr(ScarceGame, "boards", threading.Semaphore(0))
     monkeypatch.setattr(of_match, "MAX_PLACE_SECONDS", 0.02)
     (record,) = asyncio.run(play(1, Limits()))
