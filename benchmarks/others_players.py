@@ -10,22 +10,22 @@ from typing import Any
 from games.adapters.gem import GemGame
 from games.adapters.openenv import OpenEnv
 from games.adapters.verifiers import Verifiers
-from games.contracts import View
+from games.contracts import Game, View
 
 
-def draw_number(game: Any, seed: int) -> Callable[[View], str]:
+def draw_number(game: Game, seed: int) -> Callable[[View], str]:
     """Return a player of random numbers from 1 to 10."""
     rng = random.Random(seed)
     return lambda view: str(rng.randint(1, 10))
 
 
-def answer_digit(game: Any, seed: int) -> Callable[[View], str]:
+def answer_digit(game: Game, seed: int) -> Callable[[View], str]:
     """Return a player of random digits in the tags that the environment's parser expects."""
     rng = random.Random(seed)
     return lambda view: f"<answer>{rng.randint(0, 9)}</answer>"
 
 
-def say_words(game: Any, seed: int) -> Callable[[View], str]:
+def say_words(game: Game, seed: int) -> Callable[[View], str]:
     """Return a player of one to four words."""
     rng = random.Random(seed)
     return lambda view: " ".join(rng.choices(["yes", "no", "hello", "good"], k=rng.randint(1, 4)))
