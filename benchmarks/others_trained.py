@@ -4,7 +4,8 @@
     python benchmarks/others_trained.py frozen_lake --seeds 0
 
 A policy imitates random play, then learns from the environment's reward. Figures are the mean reward in matches with
-held-out seeds, before and after. Writes results/others-trained-NAME.json.
+held-out seeds, before and after. Writes results/others-trained-NAME.json after each seed. `letters` and `echo` need the
+settings of docs/adapters.md for verifiers and OpenEnv; `echo` also needs `openenv init my_echo`.
 """
 
 import argparse
@@ -18,7 +19,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from reporting import write_result
+from reporting import format_command, write_result
 
 import arena
 from arena.doctor import describe_environment
@@ -104,7 +105,7 @@ def main() -> None:
             rows.append(train(arguments.name, seed, Path(folder, str(seed))))
             print(json.dumps(rows[-1]), flush=True)
             result = {
-                "command": f"python benchmarks/others_trained.py {arguments.name}",
+                "command": format_command(),
                 "machine": describe_environment(),
                 "game": EXPERIMENTS[arguments.name]["game"],
                 "mean": {key: fmean(row[key][0] for row in rows) for key in ("before", "after", "difference")},
