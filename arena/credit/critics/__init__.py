@@ -101,7 +101,7 @@ def archer(
     sampled from π. The networks have one layer of `hidden` units, and read text as `features` hashed n-grams
     (`arena.credit.critics.words`): a state's messages and own replies so far with the turn's number, or by `reads:
     prompt` the tokens of the policy's prompt, public facts included. The latter makes equal prompts equal states, which
-    suits roles with a memory window of 0.
+    suits roles with a memory window of 0 in a small world, whose states recur. In new worlds it does not generalise.
 
     Source: ArCHer (Zhou et al. 2024: 50 such steps, called epochs, 1e5 turns, 20 iterations of warm-up, γ .95). There Q
     and V are heads of a RoBERTa, and every replayed state gets a new reply in every step.
