@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 
 from agents.computing import compute
 from arena.credit.batch import CreditedTrajectory, TurnBatch
-from arena.credit.critics.linear import split_by_trajectory
+from arena.credit.critics.linear import measure_fit, split_by_trajectory
 from arena.credit.critics.networks import Networks, compute_q_targets, twin_loss
 from arena.credit.critics.words import hash_prompts, hash_replies, hash_states
 from arena.learn.adamw import NamedAdamW
@@ -105,21 +105,26 @@ class Archer:
         return await compute(self._predict, trajectories)
 
     def _predict(self, trajectories: Sequence[Trajectory]) -> Measures:
-        states, replies = self._compute_features(trajectories)
-        v, q = torch.zeros(len(states)), torch.zeros(len(states))
-        if self.fit_count >= self.settings.warmup:
-            with torch.no_grad():
-                v, q = self.networks.v(states).amin(0), self.networks.q(torch.cat([states, replies], 1)).amin(0)
+        v, q = self._compute_values(*self._compute_features(trajectories))
         return {
             "values": split_by_trajectory(trajectories, v.numpy()),
             "action_values": split_by_trajectory(trajectories, q.numpy()),
         }
 
+    def _compute_values(self, states: torch.Tensor, replies: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the lower of the twin state values and of the reply values, [T] each; 0 while warming up."""
+        if self.fit_count < self.settings.warmup:
+            return torch.zeros(len(states)), torch.zeros(len(states))
+        with torch.no_grad():
+            return self.networks.v(states).amin(0), self.networks.q(torch.cat([states, replies], 1)).amin(0)
+
     async def fit(self, credited: Sequence[CreditedTrajectory], rng: np.random.Generator) -> dict[str, float]:
         """Add these turns to the replay buffer, train on it, and return metrics ({} without turns).
 
         `q_loss` and `v_loss` are means over the steps taken (NaN if none), `replayed` is the buffer's size, and
-        `skipped` counts steps with a non-finite gradient. Raises DivergedError for such a step if `nonfinite` is
+        `skipped` counts steps with a non-finite gradient. After the warm-up, `explained` and `action_explained` are the
+        shares of the variance of these turns' returns that V and Q predicted before the fit. A share below 0 means that
+        the critic does not generalise to new turns. Raises DivergedError for a non-finite gradient if `nonfinite` is
         `stop`, and if the weights are not finite afterwards.
         """
         return await compute(self._fit, credited, rng)
@@ -128,6 +133,7 @@ class Archer:
         newest = self._make_buffer(credited)
         if not len(newest):
             return {}
+        fresh = self._measure_predictions(newest, credited) if self.fit_count >= self.settings.warmup else {}
         self.buffer.add(newest, self.settings.replay)
         results = [self._step(newest, rng) for _ in range(self.settings.steps)]
         losses = [losses for losses in results if losses]
@@ -135,7 +141,15 @@ class Archer:
         self.fit_count += 1
         q, v = np.mean(losses, 0).tolist() if losses else (math.nan, math.nan)
         skipped = float(len(results) - len(losses))
-        return {"q_loss": q, "v_loss": v, "replayed": float(len(self.buffer)), "skipped": skipped}
+        return {"q_loss": q, "v_loss": v, "replayed": float(len(self.buffer)), "skipped": skipped} | fresh
+
+    def _measure_predictions(self, newest: TurnBuffer, credited: Sequence[CreditedTrajectory]) -> dict[str, float]:
+        """Return `explained` and `action_explained` of turns that the critic has not learned from."""
+        batch = TurnBatch([c.trajectory for c in credited])
+        returns = batch.returns(np.concatenate([c.rewards for c in credited]), self.settings.gamma)
+        v, q = self._compute_values(newest.states.float(), newest.replies.float())
+        fits = {"explained": measure_fit(v.numpy(), returns), "action_explained": measure_fit(q.numpy(), returns)}
+        return {name: fit["explained"] for name, fit in fits.items() if "explained" in fit}
 
     def save(self, folder: Path) -> None:
         """Write networks, target networks, optimiser state, number of fits and replay buffer to the folder."""

@@ -183,6 +183,20 @@ def test_predicts_the_lower_of_both_networks() -> None:
     assert np.concatenate(measures["action_values"]) == pytest.approx(q.min(0).values.detach().numpy())
 
 
+def test_reports_how_well_it_predicted_new_turns_before_it_learned_from_them() -> None:
+    critic, rng = make_critic(warmup=1, steps=20), np.random.default_rng(0)
+    first, second = ([sample_walk(rng, np.full(GOAL + 1, 0.5))[0] for _ in range(16)] for _ in range(2))
+    assert "explained" not in wait(critic.fit(first, rng)), "nothing was predicted during the warm-up"
+    trajectories = [c.trajectory for c in second]
+    returns = TurnBatch(trajectories).returns(np.concatenate([c.rewards for c in second]), GAMMA)
+    measures = wait(critic.predict(trajectories))
+    metrics = wait(critic.fit(second, rng))
+    for metric, measure in (("explained", "values"), ("action_explained", "action_values")):
+        errors = returns - np.concatenate(measures[measure])
+        # float16 features in the buffer
+        assert metrics[metric] == pytest.approx(1 - np.mean(errors**2) / np.var(returns), abs=2e-3)
+
+
 @pytest.mark.parametrize(("size", "sizes"), [(100, [5, 8, 11]), (7, [5, 7, 7]), (0, [5, 3, 3])])
 def test_replay_drops_the_oldest_turns_first(size: int, sizes: list[int]) -> None:
     critic, rng = make_critic(replay=size, steps=1), np.random.default_rng(0)
