@@ -1,7 +1,10 @@
 """Entry point of the `arena` command. Checks the Python environment before loading the commands."""
 
+import atexit
 import io
+import os
 import sys
+from typing import NoReturn
 
 from arena.doctor import find_shadowed_package
 
@@ -19,7 +22,23 @@ def main() -> None:
     except KeyboardInterrupt:  # while the commands were loading
         print("arena: interrupted", file=sys.stderr)
         code = 130
+    if code > 128:
+        _exit_interrupted(code)
     raise SystemExit(code)
+
+
+def _exit_interrupted(code: int) -> NoReturn:
+    """Run the exit handlers and end the process at once.
+
+    Python's own shutdown would wait for threads that compute or load a model. It can also abort in a thread that is
+    inside torch (exit code 134), or hang if the interrupt left a thread with an import lock.
+    """
+    try:
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)
 
 
 def _not_utf8() -> str:

@@ -96,3 +96,19 @@ main()
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (130, "arena: interrupted\n")
+
+
+def test_an_interrupted_command_runs_exit_handlers_and_does_not_wait_for_threads() -> None:
+    script = """
+import atexit, threading, time
+import arena.cli.main
+from arena.__main__ import main
+def interrupt():
+    threading.Thread(target=time.sleep, args=(600,)).start()
+    return 143
+arena.cli.main.run_cli = interrupt
+atexit.register(print, "cleaned up")
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stdout) == (143, "cleaned up\n")
