@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from agents.weights import resolve_base
 from arena.config.experiment import Experiment
 from arena.errors import ConfigError
 from arena.play.contenders import Contender, ModelContender
+from arena.play.lineup import add_instruction
 from arena.play.settings import SeatSpec
 
 PLAYER, NANO_PLAYER = "player", "nano_player"
@@ -37,11 +38,15 @@ class Casting:
     """Name or path of a role for every seat, instead of the usual choice."""
     summaries: int | None = None
     """Maximum number of summaries for roles with summary memory; None for the role's own number."""
+    instructions: Callable[[], Mapping[str, str]] = dict
+    """Function that returns the texts that end the system prompts of the run's roles, by role."""
     _roles: dict[tuple[str, str], Role] = field(default_factory=dict)
 
     def __call__(self, game: str, seat: str) -> tuple[Policy, Role]:
         """Return the policy and the role of a game's seat. Raises ConfigError if several policies could take it."""
-        return self._policy(game, seat), self._role(game, seat)
+        role = self._role(game, seat)
+        instruction = "" if self.own_role else self.instructions().get(role.role, "")
+        return self._policy(game, seat), add_instruction(role, instruction)
 
     def seats_in_run(self, game: str, seats: Sequence[str]) -> list[str]:
         """Return the seats that these policies have in the run's tables of this game; all of `seats` if none."""

@@ -95,7 +95,8 @@ async def _plan_panel(experiment: Experiment, parts: Parts) -> PanelPlan:
     assert panel is not None
     trained = {name: parts.policies[name] for name in parts.policies.trainers}
     name = ", ".join(trained)
-    who = ModelContender(name, parts.engine, Casting(name=name, policies=trained, experiment=experiment))
+    cast = Casting(name=name, policies=trained, experiment=experiment, instructions=parts.play.read_instructions)
+    who = ModelContender(name, parts.engine, cast)
     members = await specs.ContenderLoader(endpoints=Endpoints(experiment.servers())).load(
         *panel.members, games=[panel.game.name]
     )

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os.path import exists, expanduser, isdir, isfile
 from pathlib import Path
 from typing import Literal
@@ -43,9 +43,11 @@ from arena.evaluate.casting import PLAYER, Casting
 from arena.league.pool import find_past_weights, parse_version
 from arena.panels.settings import RUN_WEIGHTS
 from arena.play.contenders import Contender, EndpointContender, ModelContender, ScriptedContender
+from arena.play.parts.base import read_instructions
 from arena.store import checkpoints
 from arena.store.files import CONFIG
 from arena.store.stages import find_pipeline
+from arena.store.state import blame_checkpoint, read_state
 from games import find_problem
 from games.names import nearest
 
@@ -61,6 +63,8 @@ class ParsedSpec:
     experiment: Experiment | None = None
     iteration: int = 0
     run: Path | None = None
+    instructions: Mapping[str, str] = field(default_factory=dict)
+    """Texts that end the system prompts of the run's roles, by role, such as the best of the part `instructions`."""
 
     def load_policy(self, name: str, label: str) -> Policy:
         """Load a policy without its weights, with its run's image settings. Raises WeightsError or ChatError."""
@@ -130,7 +134,25 @@ def _read_run(spec: str, run: Path, iteration: str | None, policy: str | None, t
         raise StoreError(f"{run} has no policy '{policy}'{nearest(policy, names)} (it has: {', '.join(names)})")
     number = find_newest_iteration(run) if iteration is None else int(iteration)
     folders = {name: _find_weights(run, experiment, name, number) for name in known}
-    return ParsedSpec(spec=spec, kind="weights", folders=folders, experiment=experiment, iteration=number, run=run)
+    return ParsedSpec(
+        spec=spec,
+        kind="weights",
+        folders=folders,
+        experiment=experiment,
+        iteration=number,
+        run=run,
+        instructions=_read_instructions(run, experiment, number),
+    )
+
+
+def _read_instructions(run: Path, experiment: Experiment, iteration: int) -> dict[str, str]:
+    """Return the instructions of the run's roles after an iteration; none without a checkpoint of that iteration."""
+    if not experiment.play.parts or iteration not in checkpoints.iterations(run):
+        return {}
+    checkpoint = checkpoints.at_iteration(run, iteration)
+    states = read_state(checkpoint).get("play", {}).get("parts", ())
+    with blame_checkpoint(checkpoint):
+        return read_instructions(experiment.play.parts, states)
 
 
 def _with_shared_games(run: Path, experiment: Experiment, trust: bool) -> Experiment:
@@ -195,7 +217,8 @@ class ContenderLoader:
         """Configure the loader; nothing is loaded yet.
 
         `role` replaces the roles of all models. `announce` is called with a description of each slow step, `note` with
-        a message for each file that was edited since its run began. With `trust`, code in a run's folder may run.
+        a message for each file that was edited since its run began and for each role with an instruction. With `trust`,
+        code in a run's folder may run.
         `summaries` replaces the number of summaries of roles with summary memory.
         """
         self.role, self.announce, self.note, self.trust = role, announce, note, trust
@@ -243,6 +266,8 @@ class ContenderLoader:
             policy = await compute(source.load_policy, name, served)
             policies[name] = policy.freeze_version(served, source.iteration, folder)
             await engine.publish(served, source.iteration, FolderWeights(folder))
+        for name, instruction in source.instructions.items() if not self.role else ():
+            self.note(f"{source.spec}: role {name} has the best instruction of its training: {instruction!r}")
         return ModelContender(
             source.spec,
             engine,
@@ -252,6 +277,7 @@ class ContenderLoader:
                 experiment=source.experiment,
                 own_role=self.role,
                 summaries=self.summaries,
+                instructions=lambda: source.instructions,
             ),
         )
 

@@ -12,7 +12,7 @@ from arena.league.pool import Pool
 from arena.play.lineup import Lineup
 from arena.play.match import MatchPlan
 from arena.play.orchestrator import check_lost_matches, play_all
-from arena.play.parts.base import Progress, RolloutPart
+from arena.play.parts.base import Progress, RolloutPart, read_instructions
 from arena.play.plans import plan_iteration
 from arena.play.settings import PlaySpec
 from arena.play.stragglers import (
@@ -189,6 +189,10 @@ class PlaySource:
         """Return the parts' sections of an iteration's metrics, computed from its matches that are not branches."""
         unbranched = [record for record in records if record.identity.parent is None]
         return {name: section for part in self.parts for name, section in part.metrics(unbranched).items()}
+
+    def read_instructions(self) -> dict[str, str]:
+        """Return the texts that end roles' system prompts outside of training at present, by role."""
+        return read_instructions(self.rule.parts, [part.state() for part in self.parts])
 
     def state(self, k: int) -> dict[str, Any]:
         """Return the state for the checkpoint of iteration `k`: unfinished plans and the parts' states."""

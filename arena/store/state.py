@@ -102,27 +102,10 @@ class LateState(_Part):
     seats: dict[str, SeatState]
 
 
-class TriedState(_Part):
-    """Instruction of a role, with the running mean of its scores (`weight`) and the number of iterations played."""
-
-    text: str
-    weight: Figure
-    iterations: Count
-
-
-class InstructionsState(_Part):
-    """Instructions that are tried out (`tried`), and the text of a bad match (`failed`), both by role."""
-
-    tried: dict[str, Annotated[list[TriedState], Field(min_length=1)]] = {}
-    failed: dict[str, str] = {}
-
-
 class PlayState(_Part):
-    """State of play: matches that updates did not wait for, outcomes of deals, and instructions with their scores."""
+    """State of play: matches that updates did not wait for. The parts check their own states."""
 
     late: list[LateState] = []
-    deals: dict[str, Annotated[list[Count], Field(min_length=3, max_length=3)]] = {}
-    instructions: InstructionsState = InstructionsState()
 
 
 class LeagueState(_Part):

@@ -15,7 +15,7 @@ from itertools import groupby
 from math import sqrt
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, NonNegativeInt, TypeAdapter
 
 from arena.parts.apportion import apportion
 from arena.parts.spec import Name
@@ -24,6 +24,7 @@ from arena.play.parts.base import PartContext, RolloutPart, Setup, declare
 from arena.records import MatchRecord
 
 ATTEMPTS, SUCCESSES, LONGEST = range(3)
+_OUTCOMES = TypeAdapter(dict[str, Annotated[list[NonNegativeInt], Field(min_length=3, max_length=3)]])
 
 
 def _check(setup: Setup, *, above: float, least: int, cap: str | None) -> None:
@@ -117,9 +118,10 @@ class Adaptive(RolloutPart):
 
     def load(self, state: Mapping[str, Sequence[int]]) -> None:
         """Restore the outcomes. Raises ValueError for a deal with more successes than attempts."""
-        if wrong := [deal for deal, row in state.items() if row[SUCCESSES] > row[ATTEMPTS]]:
+        deals = _OUTCOMES.validate_python(state)
+        if wrong := [deal for deal, row in deals.items() if row[SUCCESSES] > row[ATTEMPTS]]:
             raise ValueError(f"deal {wrong[0]} was solved more often than it was played")
-        self._deals = {deal: list(row) for deal, row in state.items()}
+        self._deals = deals
 
     def _rate(self, game: str, seed: int) -> float:
         """Return a deal's success rate with one success and one failure added: 1/2 for a new deal."""

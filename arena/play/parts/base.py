@@ -152,6 +152,8 @@ class Declaration:
     """Names of rewards that the part adds to turns."""
     extra_matches: Callable[..., int] = lambda **settings: 0
     """Return the maximum number of matches added per planned match."""
+    instructions: Callable[[Any], Mapping[str, str]] = lambda state: {}
+    """Return the text that ends each role's system prompt outside of training, by role, from the part's `state`."""
 
 
 def declare(**declarations: Any) -> Callable[[MakePart], MakePart]:
@@ -167,6 +169,17 @@ def declare(**declarations: Any) -> Callable[[MakePart], MakePart]:
 def get_declaration(chosen: PartConfig) -> Declaration:
     """Return what a part declared with `declare`, or the defaults."""
     return getattr(part(chosen.kind, chosen.name), "declaration", Declaration())
+
+
+def read_instructions(parts: Sequence[PartConfig], states: Sequence[Any]) -> dict[str, str]:
+    """Return the texts that end roles' system prompts outside of training, by role, from the parts' states.
+
+    Raises ValueError, TypeError or KeyError if a state is invalid.
+    """
+    texts: dict[str, str] = {}
+    for chosen, state in zip(parts, states, strict=False):  # a run's first checkpoint may have no states
+        texts |= get_declaration(chosen).instructions(state)
+    return texts
 
 
 def check_parts(parts: Sequence[PartConfig], setup: Setup) -> None:

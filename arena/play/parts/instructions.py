@@ -3,7 +3,7 @@
 Each deal draws one instruction per role with probability p_i = softmax(w / temperature), where w_i is a running mean of
 (payoff - mean) / deviation over an iteration's matches of a game. Running means discount old iterations, because the
 best instruction changes as the policy learns. At intervals, a new text from a crossover or a policy's reflection
-replaces the worst; with `verify`, only if it scored more than the worst in a trial.
+replaces the worst; with `verify`, only if it scored more than the worst in a trial. Evaluations use the best one.
 Source: INSPO (Zhou et al. 2025), whose exact attribution rule is not public.
 """
 
@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field, TypeAdapter, model_validator
 
 from agents.reply import to_one_line
 from arena.parts.chance import generator
@@ -84,7 +84,14 @@ def _check_tables(
             raise ValueError(f"{role}.writer: unknown policy '{rule.writer}' (policies: {', '.join(policies)})")
 
 
-@declare(check=_check, check_tables=_check_tables)
+def _get_best(state: Mapping[str, Any]) -> dict[str, str]:
+    """Return each role's instruction with the best score, from the part's `state`; none for roles that played none."""
+    tried = _POPULATIONS.validate_python(state["tried"])
+    played = {role: [one for one in population if one.iterations] for role, population in tried.items()}
+    return {role: max(rows, key=lambda one: one.weight).text for role, rows in played.items() if rows}
+
+
+@declare(check=_check, check_tables=_check_tables, instructions=_get_best)
 def instructions(context: PartContext, *, roles: dict[Name, InstructionsOfRole]) -> RolloutPart:
     """Let instructions compete for the end of a role's system prompt (INSPO); `roles` has a population per role."""
     return Instructions(context, roles)
@@ -93,9 +100,13 @@ def instructions(context: PartContext, *, roles: dict[Name, InstructionsOfRole])
 class ScoredInstruction(NamedTuple):
     """Instruction with the running mean of its scores (`weight`) and the number of iterations that played it."""
 
-    text: str
-    weight: float = 0.0
-    iterations: int = 0
+    text: Instruction
+    weight: Annotated[float, Field(allow_inf_nan=False)] = 0.0
+    iterations: Annotated[int, Field(ge=0)] = 0
+
+
+_POPULATIONS = TypeAdapter(dict[str, Annotated[list[ScoredInstruction], Field(min_length=1)]])
+_FAILED = TypeAdapter(dict[str, list[str]])
 
 
 class Instructions(RolloutPart):
@@ -118,10 +129,9 @@ class Instructions(RolloutPart):
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Restore the populations and the worst matches. A role that is not in the state keeps its initial texts."""
-        for role, rows in state["tried"].items():
-            if role in self.rules:
-                self.populations[role] = [ScoredInstruction(**row) for row in rows]
-        self.failed = {role: [*each] for role, each in state["failed"].items()}
+        tried = _POPULATIONS.validate_python(state["tried"])
+        self.populations |= {role: population for role, population in tried.items() if role in self.rules}
+        self.failed = _FAILED.validate_python(state["failed"])
 
     async def plan(self, k: int, plans: list[MatchPlan]) -> list[MatchPlan]:
         """Return the plans with an instruction drawn per deal. First add a new instruction to each role that is due."""

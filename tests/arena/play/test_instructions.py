@@ -9,8 +9,13 @@ import numpy as np
 import pytest
 
 from agents.role import Role
+from arena.cli.loop import wait
+from arena.evaluate.specs import ContenderLoader
+from arena.parts.part_config import choose
 from arena.play.lineup import add_instruction
 from arena.play.match import MatchPlan
+from arena.play.parts import ROLLOUT_PART
+from arena.play.parts.base import read_instructions
 from arena.play.parts.instructions import Instructions
 from arena.play.parts.reflection import make_prompt
 from arena.records import MatchRecord, Seating
@@ -142,6 +147,27 @@ def test_an_instruction_is_text_and_no_template() -> None:
     assert role.render_system(view) == "You search.\n{{ rules }} {% for x in y %}"
 
 
+def test_outside_of_training_the_best_played_instruction_is_used() -> None:
+    chosen = choose(ROLLOUT_PART, "instructions", roles={ROLE: {"texts": TEXTS}})
+    part = make_population()
+    assert read_instructions([chosen], [part.state()]) == {}, "none was played"
+    played = part.assign(1, make_plans(1, 40))
+    part.observe(1, [make_record(plan, float(plan.seats["solver"].instruction == TEXTS[2])) for plan in played])
+    assert read_instructions([chosen], [json.loads(json.dumps(part.state()))]) == {ROLE: TEXTS[2]}
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [[], [{"text": ""}], [{"text": 5}], [{"text": "x" * 501}], [{"text": "a", "weight": float("nan")}],
+     [{"text": "a", "iterations": -1}], [{"weight": 0.5}], "abc"],
+)  # fmt: skip
+def test_a_damaged_population_is_refused(rows: Any) -> None:
+    part = make_population()
+    with pytest.raises((ValueError, TypeError, KeyError)):
+        part.load({"tried": {ROLE: rows}, "failed": {}})
+    assert [one.text for one in part.populations[ROLE]] == TEXTS
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -177,3 +203,13 @@ def test_run_logs_its_instructions_and_resumes_bit_equal(warm: str, tmp_path: Pa
     assert sum(item["iterations"] for item in population) > 0 and state["failed"]["nano_opener"][0].startswith(
         "It read: "
     )
+    best = max((item for item in population if item["iterations"]), key=lambda item: item["weight"])["text"]
+    for loader, spec, expected in [
+        (ContenderLoader(), "whole", best),
+        (ContenderLoader(), "whole@0", ""),
+        (ContenderLoader(role="nano_opener"), "whole", ""),
+    ]:
+        (contender,) = wait(loader.load(str(tmp_path / spec)))
+        roles = {seat: contender.cast("negotiation", seat)[1] for seat in ("opener", "responder")}
+        assert getattr(roles["opener"], "instruction", "") == expected
+        assert not hasattr(roles["responder"], "instruction")
