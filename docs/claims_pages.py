@@ -80,8 +80,8 @@ The controls use advantages of zero (`zero`) or advantages assigned to random tu
 - {gauged} of {rows} studies have gauges that show whether the mechanism acted.{exceptions}
 - The family had 51 studies. After they had been judged, 17 were withdrawn because of their worlds (recurring sums, or
   matches of one turn). In the family of 51, the verdict on `negotiation` and `recommender_both-nano` was not *holds*.
-- Two studies were judged a second time, on fresh seeds, because a setting could not work: `archer-nano` (contradicted the
-  first time; its critic did not generalise) and `epo_entropy-nano` (its gauge failed; the band's weight was too small).
+- Two studies were judged a second time, on fresh seeds, because a setting could not work: `archer-nano` (contradicted
+  the first time; its critic did not generalise) and `epo_entropy-nano` (its gauge failed; the band weighed too little).
 - Recipes whose study has not been run yet: {waiting}.
 - `python docs/claims_pages.py` writes this page. For the error rates of the procedure, see [studies](../studies.md).
 """
