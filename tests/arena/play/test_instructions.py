@@ -12,6 +12,7 @@ from agents.role import Role
 from arena.cli.loop import wait
 from arena.evaluate.specs import ContenderLoader
 from arena.parts.part_config import choose
+from arena.play.contenders import ModelContender
 from arena.play.lineup import add_instruction
 from arena.play.match import MatchPlan
 from arena.play.parts import ROLLOUT_PART
@@ -210,6 +211,7 @@ def test_run_logs_its_instructions_and_resumes_bit_equal(warm: str, tmp_path: Pa
         (ContenderLoader(role="nano_opener"), "whole", ""),
     ]:
         (contender,) = wait(loader.load(str(tmp_path / spec)))
+        assert isinstance(contender, ModelContender)
         roles = {seat: contender.cast("negotiation", seat)[1] for seat in ("opener", "responder")}
         assert getattr(roles["opener"], "instruction", "") == expected
         assert not hasattr(roles["responder"], "instruction")
