@@ -82,6 +82,8 @@ The controls use advantages of zero (`zero`) or advantages assigned to random tu
   matches of one turn). In the family of 51, the verdict on `negotiation` and `recommender_both-nano` was not *holds*.
 - Two studies were judged a second time, on fresh seeds, because a setting could not work: `archer-nano` (contradicted
   the first time; its critic did not generalise) and `epo_entropy-nano` (its gauge failed; the band weighed too little).
+- Studies from before 28 November 2026 ran when cut replies were penalised; now they are excused by default
+  (`sampling.truncated`). `hanabi-nano` repeats (four seeds tried) since its role says `illegal`; no other was repeated.
 - Recipes whose study has not been run yet: {waiting}.
 - `python docs/claims_pages.py` writes this page. For the error rates of the procedure, see [studies](../studies.md).
 """
