@@ -120,9 +120,9 @@ class Sampling(Part):
     top_k: Annotated[int, Field(ge=0, le=10**6)] = 0
     """0 keeps the full vocabulary."""
     max_tokens: Annotated[int, Field(ge=1, le=100_000)] = 64
-    truncated: Literal["excused", "illegal"] = "excused"
-    """Handling of a reply that is cut at `max_tokens` and has no legal act: `excused` waives the game's penalty and
-    masks the reply in the loss; `illegal` penalises and learns it like any illegal act."""
+    truncated: Literal["excused", "illegal"] = "illegal"
+    """Handling of a reply that is cut at `max_tokens` and has no legal act: `illegal` penalises and learns it like any
+    illegal act; `excused` waives the game's penalty and masks the reply in the loss."""
     stop: list[Annotated[str, Field(min_length=1)]] = []
     """A reply ends before the first of these texts."""
     cautious: Cautious | None = None
@@ -258,7 +258,7 @@ class Role(Part):
     def excuses(self, finish: str) -> bool:
         """Return True if a reply with this finish reason is excused from the penalty for an illegal act.
 
-        Replies that were cut at `max_tokens` ("length") are excused, unless `sampling.truncated` is "illegal".
+        Replies that were cut at `max_tokens` ("length") are excused if `sampling.truncated` is "excused".
         """
         return finish == "length" and self.sampling.truncated == "excused"
 

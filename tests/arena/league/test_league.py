@@ -31,7 +31,7 @@ system: "{{{{ seat }}}}"
 turn: "{{% if first %}}card {{{{ private.card }}}}{{% endif %}}{{% for m in messages %}} {{{{ m.text }}}}{{% endfor %}}"
 reply: {{format: free}}
 memory: {{kind: all}}
-sampling: {{temperature: 0.9, max_tokens: 3, truncated: illegal}}
+sampling: {{temperature: 0.9, max_tokens: 3}}
 """
 CONFIG = """\
 name: league

@@ -30,7 +30,7 @@ turn: |
   {{% endfor %}}
 reply: {{format: free}}
 memory: {{kind: all}}
-sampling: {{temperature: {heat}, max_tokens: 8, truncated: illegal}}
+sampling: {{temperature: {heat}, max_tokens: 8}}
 """
 CONFIG = """\
 name: two

@@ -57,7 +57,7 @@ def play_maze(truncated: str) -> MatchRecord:
     return wait(play_one(plan, {"walker": contender}, 5, Limits()))
 
 
-def test_cut_reply_is_excused_unless_the_role_forbids_it() -> None:
+def test_cut_reply_is_excused_only_if_the_role_says_so() -> None:
     for truncated, charged in (("excused", False), ("illegal", True)):
         record = play_maze(truncated)
         assert MatchRecord.from_json(record.to_json()) == record
@@ -103,7 +103,7 @@ def test_show_marks_cut_replies(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_role_sets_the_treatment_of_cut_replies() -> None:
-    assert Role.model_validate({"role": "r"}).sampling.truncated == "excused"
-    assert Role.model_validate({"role": "r", "sampling": {"truncated": "illegal"}}).sampling.truncated == "illegal"
+    assert Role.model_validate({"role": "r"}).sampling.truncated == "illegal"
+    assert Role.model_validate({"role": "r", "sampling": {"truncated": "excused"}}).sampling.truncated == "excused"
     with pytest.raises(ValueError, match="excused"):
         Role.model_validate({"role": "r", "sampling": {"truncated": "free"}})

@@ -9,10 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 from safetensors.numpy import load_file
 
-import agents
 from arena.learn.trainer import create_local_trainer
 from tests.factories.labs import run_with_trainers
 from tests.factories.scaled import max_difference
@@ -24,7 +22,6 @@ from arena.scale.trainer import ScaledTrainer  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
-ROLES = Path(agents.__file__).parent / "roles"
 IMITATE = "{scripted: [random], matches: 4, epochs: 2, minibatches: 2, lr: 1e-5}"
 CONFIG = f"""\
 name: scaled
@@ -33,8 +30,8 @@ threads: 1
 game: {{name: negotiation, options: {{illegal: retry, max_turns: 4, talk: false}}}}
 policies: {{shared: {{model: nano, imitate: {IMITATE}}}}}
 seats:
-  opener: {{role: strict_opener, policy: shared}}
-  responder: {{role: strict_responder, policy: shared}}
+  opener: {{role: nano_opener, policy: shared}}
+  responder: {{role: nano_responder, policy: shared}}
 play: {{matches: 4, in_flight: 4}}
 learn: {{lr: 2e-5, minibatches: 2, warmup_steps: 3, grad_clip: 0, regularisers: {{kl: {{}}, entropy_band: {{}}}}}}
 credit: {{estimator: {{gae_turn: {{}}}}, critic: value_head}}
@@ -44,18 +41,8 @@ SEPARATE = [
     "policies={"
     + ", ".join(f"{name}: {{model: nano, adapter: {{rank: 4}}, imitate: {IMITATE}}}" for name in ("buyer", "seller"))
     + "}",
-    "seats={opener: {role: strict_opener, policy: buyer}, responder: {role: strict_responder, policy: seller}}",
+    "seats={opener: {role: nano_opener, policy: buyer}, responder: {role: nano_responder, policy: seller}}",
 ]
-
-
-def write_strict_roles(folder: Path) -> Path:
-    """Write the seats' roles so that a reply without an end, as untrained weights write, is illegal and not excused."""
-    folder.mkdir()
-    for seat in ("opener", "responder"):
-        role = yaml.safe_load((ROLES / f"nano_{seat}.yaml").read_text("utf-8"))
-        role |= {"role": f"strict_{seat}", "sampling": {**role["sampling"], "truncated": "illegal"}}
-        (folder / f"strict_{seat}.yaml").write_text(yaml.safe_dump(role))
-    return folder
 
 
 def read_checkpoint(folder: Path, k: int) -> dict[str, np.ndarray]:
@@ -71,7 +58,6 @@ def read_checkpoint(folder: Path, k: int) -> dict[str, np.ndarray]:
 def test_two_ranks_commit_the_same_as_one(tmp_path: Path, ranks: Ranks, stage: int, changes: list[str]) -> None:
     """Compare one rank throughout with ranks 2 → 1 → 2 (one without ZeRO), resumed from each other's checkpoints."""
     on_two, zero = partial(ScaledTrainer, ranks), [f"learn.zero_stage={stage}"]
-    changes = [f"roles={write_strict_roles(tmp_path / 'roles')}", *changes]
     run_with_trainers(CONFIG, tmp_path / "one", create_local_trainer, "iterations=3", *changes)
     for last, make_trainer, settings in ((1, on_two, zero), (2, create_local_trainer, []), (3, on_two, zero)):
         run_with_trainers(CONFIG, tmp_path / "many", make_trainer, f"iterations={last}", *settings, *changes)
