@@ -27,11 +27,8 @@ def repeat_first_run(record: dict[str, Any], folder: Path, settings: list[str]) 
         *(sys.executable, "-m", "arena", "study", record["name"], "--arms", first["arm"], "--seeds", "1"),
         *("--first-seed", str(first["seed"]), "--jobs", "1", "--out", str(folder), *changes),
     ]
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "output.txt").open("w") as output:
-        subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, check=True)
-    (run,) = json.loads((folder / "study.json").read_text())["runs"]
-    return run
+    subprocess.run(command, capture_output=True, text=True, check=True)
+    return dict(json.loads((folder / "study.json").read_text())["runs"][0])
 
 
 def compare_runs(recorded: dict[str, Any], repeated: dict[str, Any]) -> dict[str, Any]:
@@ -57,7 +54,7 @@ def main() -> None:
         try:
             run = repeat_first_run(record, args.runs / record["name"], args.settings)
         except subprocess.CalledProcessError as error:
-            return {"failed": str(error.returncode)}
+            return {"failed": error.stderr.strip().splitlines()[-1]}
         row = {"arm": run["arm"], "seed": run["seed"], "settings": args.settings}
         return row | compare_runs(record["runs"][0], run)
 

@@ -12,8 +12,7 @@ from agents.role import Role, load_role
 from agents.weights import resolve_base
 from arena.config.experiment import Experiment
 from arena.errors import ConfigError
-from arena.play.contenders import Contender, ModelContender
-from arena.play.lineup import add_instruction
+from arena.play.contenders import Contender, ModelContender, add_instruction
 from arena.play.settings import SeatSpec
 
 PLAYER, NANO_PLAYER = "player", "nano_player"

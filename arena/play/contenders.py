@@ -29,12 +29,27 @@ from arena.play.making import make_game
 from arena.play.match import Control, Limits, MatchPlan, OnTurn, SeatedPlayer, play_match
 from arena.records import MatchRecord, Seating
 from games.abilities import Pictures, PlainWords
-from games.contracts import Game, TurnSource
+from games.contracts import Game, TurnSource, View
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 HUMAN = "human"
+
+
+class InstructedRole(Role):
+    """Role whose system prompt ends in an instruction, as plain text: a model may have written it."""
+
+    instruction: str = ""
+
+    def render_system(self, view: View) -> str:
+        """Return the role's own system text, followed by a line with the instruction."""
+        return f"{super().render_system(view)}\n{self.instruction}".strip()
+
+
+def add_instruction(role: Role, instruction: str) -> Role:
+    """Return the role with this instruction, or the role unchanged if `instruction` is ""."""
+    return InstructedRole.model_construct(**dict(role), instruction=instruction) if instruction else role
 
 
 class Contender(Protocol):
@@ -160,9 +175,10 @@ class ModelContender:
             raise ConfigError(f"role {role.role}: sampling.search: {why}")
 
     def seating(self, game: str, seat: str) -> Seating:
-        """Return a seating with the role's name, the contender's name, and the policy's version and training flag."""
+        """Return a seating with the role's name and instruction, the contender's name, and the policy's state."""
         policy, role = self.cast(game, seat)
-        return Seating.of(role.role, self.name, policy)
+        instruction = role.instruction if isinstance(role, InstructedRole) else ""
+        return replace(Seating.of(role.role, self.name, policy), instruction=instruction)
 
     def player(self, seat: str, plan: MatchPlan, game: Game, seed: int) -> SeatedPlayer:
         """Create a chat player with the role's sampling settings. In a branch it first repeats the parent's replies."""

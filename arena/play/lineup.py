@@ -12,30 +12,21 @@ from agents.players.servers import Endpoints
 from agents.policy import Policy
 from agents.role import Role
 from arena.errors import ConfigError
-from arena.play.contenders import Contender, EndpointContender, ModelContender, ScriptedContender, play_one
+from arena.play.contenders import (
+    Contender,
+    EndpointContender,
+    ModelContender,
+    ScriptedContender,
+    add_instruction,
+    play_one,
+)
 from arena.play.match import Control, Limits, MatchPlan, OnTurn
 from arena.play.tables import Table
 from arena.policies import PastVersions
 from arena.records import MatchRecord, Seating
-from games.contracts import View
 
 if TYPE_CHECKING:
     from agents.harness.server import HarnessServer
-
-
-class InstructedRole(Role):
-    """Role whose system prompt ends in an instruction, as plain text: a model may have written it."""
-
-    instruction: str = ""
-
-    def render_system(self, view: View) -> str:
-        """Return the role's own system text, followed by a line with the instruction."""
-        return f"{super().render_system(view)}\n{self.instruction}".strip()
-
-
-def add_instruction(role: Role, instruction: str) -> Role:
-    """Return the role with this instruction, or the role unchanged if `instruction` is ""."""
-    return InstructedRole.model_construct(**dict(role), instruction=instruction) if instruction else role
 
 
 @dataclass(frozen=True, kw_only=True)

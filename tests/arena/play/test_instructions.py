@@ -12,8 +12,7 @@ from agents.role import Role
 from arena.cli.loop import wait
 from arena.evaluate.specs import ContenderLoader
 from arena.parts.part_config import choose
-from arena.play.contenders import ModelContender
-from arena.play.lineup import add_instruction
+from arena.play.contenders import ModelContender, add_instruction
 from arena.play.match import MatchPlan
 from arena.play.parts import ROLLOUT_PART
 from arena.play.parts.base import read_instructions
@@ -215,3 +214,5 @@ def test_run_logs_its_instructions_and_resumes_bit_equal(warm: str, tmp_path: Pa
         roles = {seat: contender.cast("negotiation", seat)[1] for seat in ("opener", "responder")}
         assert getattr(roles["opener"], "instruction", "") == expected
         assert not hasattr(roles["responder"], "instruction")
+        seated = {seat: contender.seating("negotiation", seat).instruction for seat in roles}
+        assert seated == {"opener": expected, "responder": ""}, "match records name the instruction"
