@@ -99,7 +99,7 @@ def describe_experiment() -> str:
         for field, said in model["properties"].items():
             default = "required" if field in model.get("required", ()) else format_default(said.get("default", ""))
             rows.append((format_code(field), format_type(said), default, said.get("description", "")))
-        blocks.append(format_table(("key", "type", "default", "what"), rows))
+        blocks.append(format_table(("key", "type", "default", "description"), rows))
     return "\n".join(blocks)
 
 
@@ -169,7 +169,7 @@ def describe_games() -> str:
             if o not in shared
         ]
         theory = ", ".join(f"{what} {value:g}" for what, value in info["theory"].items()) or "none stated"
-        blocks += [f"## {name}\n", info["what"] + "\n", "> " + info["rules"].replace("\n", "\n> ") + "\n"]
+        blocks += [f"## {name}\n", info["description"] + "\n", "> " + info["rules"].replace("\n", "\n> ") + "\n"]
         blocks += [format_table(("option", "type", "default"), options)] if options else []
         blocks += [f"Seats: {', '.join(info['seats'])}. Theory: {theory}. Played by: {', '.join(info['players'])}.\n"]
     return "\n".join(blocks)

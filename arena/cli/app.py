@@ -141,4 +141,7 @@ def list_(
     if kind not in catalogue.KINDS:
         known = ", ".join(catalogue.KINDS)
         raise ConfigError(f"unknown list '{kind}'{nearest(kind, catalogue.KINDS)} (one of: {known})")
-    print_rows(PlainConsole(), catalogue.list_entries(kind, [roles] if roles else []), as_json)
+    rows = catalogue.list_entries(kind, [roles] if roles else [])
+    if kind == "roles" and not as_json:  # paths are too wide for a table
+        rows = [{key: text for key, text in row.items() if key != "file"} for row in rows]
+    print_rows(PlainConsole(), rows, as_json)

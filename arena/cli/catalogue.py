@@ -70,21 +70,22 @@ def list_entries(kind: str, role_folders: Sequence[Path] = ()) -> list[dict[str,
     if kind == "games":
         places = games.CLASSES | {name: entry.value for name, entry in loading.find_entry_points().items()}
         lines = {name: _summarize_game(name, place) for name, place in places.items()}
-        return [{"game": name, "what": what} for name, what in (lines | _ADAPTED_GAMES).items()]
+        return [{"game": name, "description": line} for name, line in (lines | _ADAPTED_GAMES).items()]
     if kind == "roles":
         from agents.role import list_roles, load_role
 
         roles = list_roles(role_folders)
         return [
-            {"role": name, "game": load_role(name, role_folders).game or "any", "file": str(p)}
-            for name, p in roles.items()
+            {"role": name, "game": load_role(name, role_folders).game or "any"}
+            | {"description": _read_comment(path.read_text("utf-8")), "file": str(path)}
+            for name, path in roles.items()
         ]
     if kind == "policies":
         return _list_policies()
     if kind == "models":
         return _list_models()
     if kind == "opponents":
-        return [{"play": name, "needs": needs, "what": what} for name, (needs, what) in _OPPONENTS.items()]
+        return [{"play": name, "needs": needs, "description": line} for name, (needs, line) in _OPPONENTS.items()]
     if kind == "engines":
         from agents.engines.kinds import ENGINES
 
@@ -111,9 +112,9 @@ def list_runnable() -> list[dict[str, str]]:
 
     command = "arena run selfplay"
     options = {name: "--game" if name in games.CLASSES else "--recipe" for name in recipe_names()}
-    rows = [{"command": f"{command} {o} {name}", "what": _summarize_recipe(name)} for name, o in options.items()]
+    rows = [{"command": f"{command} {o} {name}", "description": _summarize_recipe(name)} for name, o in options.items()]
     any_game = "Any other game, with SmolLM2-135M at all seats (arena list games)."
-    return [*rows, {"command": f"{command} --game tic_tac_toe", "what": any_game}]
+    return [*rows, {"command": f"{command} --game tic_tac_toe", "description": any_game}]
 
 
 def _describe_preset(name: str, preset: Preset) -> dict[str, str]:
@@ -158,7 +159,7 @@ def _describe_engine(name: str) -> dict[str, str]:
         "serves": ", ".join(labels) or "one policy",
         "a seed repeats": "bit by bit" if repeats else "up to rounding",
         "state": f"not installed: {capabilities.install}" if is_missing else "installed",
-        "what": _first_docstring_line(engine),
+        "description": _first_docstring_line(engine),
     }
 
 
@@ -181,7 +182,7 @@ def _list_policies() -> list[dict[str, str]]:
     rows += [(name, kind.plays, kind.description) for name, kind in SCRIPTED.items()]
     rows.append(("endpoint:MODEL", "any game", "A model behind an OpenAI-compatible endpoint (endpoint@SERVER:MODEL)."))
     rows.append(("human", "any game", "You, in `arena play`."))
-    return [dict(zip(("policy", "plays", "what"), row, strict=True)) for row in rows]
+    return [dict(zip(("policy", "plays", "description"), row, strict=True)) for row in rows]
 
 
 def _first_docstring_line(value: Any) -> str:
@@ -197,19 +198,23 @@ def _describe_recipe(name: str) -> dict[str, str]:
     study = recipe_layer(name).data.get("study", {})
     minutes = f"{study['minutes']:g}" if study.get("minutes") else ""
     details = {"family": study.get("family", ""), "minutes": minutes, "replicates": study.get("replicates", "")}
-    return {"recipe": name, **details, "what": _summarize_recipe(name)}
+    return {"recipe": name, **details, "description": _summarize_recipe(name)}
 
 
 def _summarize_recipe(name: str) -> str:
     from arena.config.sources import recipe_layer
 
     layer = recipe_layer(name)
-    comments = itertools.takewhile(lambda line: line.startswith("#"), layer.text.splitlines())
-    text = " ".join(line.lstrip("# ") for line in comments if not line.startswith(MODELINE))
-    comment = re.split(r"(?<=[.:;]) ", text)[0].rstrip(".:;")
+    comment = re.split(r"(?<=[.:;]) ", _read_comment(layer.text))[0].rstrip(".:;")
     models = ", ".join(sorted({policy["model"] for policy in layer.data["policies"].values()}))
     size = f"{len(layer.data['stages'])} stages" if "stages" in layer.data else f"{layer.data['iterations']} iterations"
     return f"{comment} ({models}, {size})"
+
+
+def _read_comment(text: str) -> str:
+    """Return the comment at the start of a YAML file as one line, without the line that names its schema."""
+    comments = itertools.takewhile(lambda line: line.startswith("#"), text.splitlines())
+    return " ".join(line.lstrip("# ") for line in comments if not line.startswith(MODELINE))
 
 
 def preview_role(name: str, game: str, seat: str, role_folders: Sequence[Path] = ()) -> RolePreview:

@@ -101,7 +101,8 @@ def list_panels() -> list[dict[str, str]]:
 
     panels = {name: load_panel(name) for name in list_panels()}
     return [
-        {"panel": name, "game": panel.game.name, "members": ", ".join(panel.members), "what": describe_panel(name)}
+        {"panel": name, "game": panel.game.name, "members": ", ".join(panel.members)}
+        | {"description": describe_panel(name)}
         for name, panel in panels.items()
     ]
 

@@ -35,7 +35,7 @@ def describe(name: str) -> dict[str, Any]:
     mover = next(seat for seat in seats if seat in views)
     return {
         "game": name,
-        "what": inspect.getdoc(getattr(factory, "func", factory)) or "",
+        "description": inspect.getdoc(getattr(factory, "func", factory)) or "",
         "rules": views[mover].rules,
         "seats": seats,
         "public": dict(views[mover].public),
@@ -90,7 +90,7 @@ def show_game(console: Console, name: str) -> None:
         for line in lines:
             console.print(Text(remove_invisible(line, keep="\n")), soft_wrap=True)
 
-    section(description["game"], description["what"])
+    section(description["game"], description["description"])
     section("rules, as {{ rules }}", description["rules"])
     section("public, what every seat sees; an example", *format_facts("public", description["public"]))
     for seat in description["seats"]:

@@ -56,7 +56,7 @@ class Person:
     In a game without a simulated person, the agent's partner.
     """
     speech: Speech = "render"
-    """What the player does: "render" words the script's lines, "played" decides what to say."""
+    """Task of the player: "render" words the script's lines, "played" decides what to say."""
 
     @property
     def name(self) -> str:

@@ -235,9 +235,9 @@ def gives(*measures: str) -> Callable[[Any], Any]:
 
 
 def describe_parts(kind: Kind) -> list[dict[str, str]]:
-    """Return a row per part of a kind: its name, settings with defaults, and `what`, its docstring's first line."""
+    """Return a row per part of a kind: name, settings with defaults, and first line of the docstring."""
     return [
-        {kind.name: name, "settings": settings or "–", "what": (getdoc(function) or "").split("\n", 1)[0]}
+        {kind.name: name, "settings": settings or "–", "description": (getdoc(function) or "").split("\n", 1)[0]}
         for name, function in kind.table.items()
         for settings in [", ".join(_format_settings(kind, name))]
     ]

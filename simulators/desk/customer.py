@@ -82,7 +82,7 @@ class Customer:
     is_number_asked: bool = False
     """Whether the agent asked for the number of the current goal."""
     said: str = ""
-    """All that a seat (person "free" or "played") has said in its own words."""
+    """Text of all messages that a seat (person "free" or "played") wrote in its own words."""
     unclear: bool = False
     """Whether the seat's own words left the request unclear."""
 
@@ -103,7 +103,7 @@ class Customer:
 
     @property
     def revealed_text(self) -> str:
-        """All that the customer has revealed, as text: requests so far, stated identity, and a seat's own words."""
+        """Return the text that the customer has revealed: requests so far, stated identity, and a seat's own words."""
         requests = " ".join(f"{goal.subject} {goal.ask}" for goal in self.record.goals[: self.goal_index + 1])
         return f"{requests} {' '.join(self.identity.values())}{self.said}"
 

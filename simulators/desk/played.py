@@ -81,7 +81,7 @@ class PlayedCustomer(Customer):
 
     @property
     def revealed_text(self) -> str:
-        """All that the customer has revealed, as text: the seat's own words."""
+        """Return the text that the customer has revealed: the seat's own words."""
         return self.said
 
     def build_vocabulary(self) -> Vocabulary:

@@ -40,7 +40,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Deal:
-    """What is drawn before a match: catalogue, sizes, users, friendships, and the key of all random draws."""
+    """Setting of a match: catalogue, sizes, users, friendships, and the key of all random draws."""
 
     shelf: Shelf
     limits: Limits

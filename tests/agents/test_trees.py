@@ -24,7 +24,7 @@ from tests.factories.streams import make_stream, score_alone
 
 seeds = st.integers(0, 2**32 - 1)
 JOIN = Costs(start=8, scores=10**9)
-"""Whatever shares enough becomes a tree."""
+"""Costs at which any shared prefix becomes a tree."""
 EXACT = make_tiny_llama().double()
 SIZES = {"vocab_size": VOCABULARY, "hidden_size": 16, "num_hidden_layers": 2}
 HEADS = {"intermediate_size": 32, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 8}

@@ -149,7 +149,7 @@ def parse_page(text: str) -> Reader:
 TAGS = {"html", "head", "meta", "title", "style", "body", "div", "noscript", "p", "script"}
 VALUES = {"id": "app|answers", "type": "module|application/json", "lang": "en", "charset": "utf-8", "name": "[a-z-]+"}
 VALUES |= {"http-equiv": "Content-Security-Policy"}
-"""What attributes may hold, besides the content of a meta."""
+"""Pattern of each allowed attribute's value, except the content of a meta."""
 
 
 def find_dangers(reader: Reader) -> list[Any]:

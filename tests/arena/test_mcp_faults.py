@@ -22,7 +22,7 @@ ANSWERS = {
     "hang": "Error: act took too long.", "huge": "xxx", "malformed": "Error: ",
     "error": "Error: out of order", "bomb": "Error: ",
 }  # fmt: skip
-"""What a player reads first after its call, for each fault."""
+"""Start of the text that a player reads after its call, for each fault."""
 AT_START = {
     "crash_at_start": "does not start: no shop today", "silent": "no answer in",
     "schema": "its list of tools is malformed",

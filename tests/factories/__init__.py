@@ -1,1 +1,1 @@
-"""What tests make: models, samples, matches, labs, run folders, and the commands and servers that they talk to."""
+"""Factories of models, samples, matches, labs, run folders, commands and servers for tests."""

@@ -43,7 +43,7 @@ CLAIMS = {
     r"Let us begin with this\.": "first",
     r"With pleasure!|Agreed\.|Deal\.": "taken",
 }
-"""All that can be said, and what it claims."""
+"""Pattern of each remark and the claim that it makes."""
 
 
 def is_true(text, seen):

@@ -39,7 +39,7 @@ ACTS = {
     "fork": lambda view: (view.keyboard.press("Escape"), view.keyboard.press("f"), view.wait_for_selector(".fork")),
     "keys": lambda view: (view.focus("h1 >> xpath=.."), view.keyboard.press("Escape"), view.keyboard.press("?")),
 }
-"""What is opened on a match, one after the other."""
+"""Actions that open each view of a match, in order."""
 
 
 @pytest.fixture(scope="module")

@@ -187,7 +187,7 @@ def test_json_run_prints_rows_and_a_summary(uninterrupted_run: Path) -> None:
 def test_run_without_a_terminal_prints_lines(tmp_path: Path) -> None:
     run = tmp_path / "run"
     result = arena(*TINY_WITHOUT_JSON, *NO_IMITATION, "--iterations", "2", "--seed", "5", "--out", run)
-    assert result.code == 0 and len(result.err.splitlines()) == 1 and "excuses 100 % of its replies" in result.err
+    assert result.code == 0 and not result.err
     assert len(re.findall(r"^it \d .*valid .*deal .*loss ", result.out, re.M)) == 2
     assert "Iteration 1 against 2 (95 % intervals; ≈ within noise)" in result.out
     assert f"arena show {run} 0002-" in result.out and f"arena export {run} --policy shared --to DIR" in result.out

@@ -19,7 +19,7 @@ SIMULATORS = ("clinic", "desk", "proposer_solver")
 def test_every_game_is_described(name: str) -> None:
     description = describe(name)
     game = games.make(name)
-    assert description["seats"] == list(game.possible_agents) and description["rules"] and description["what"]
+    assert description["seats"] == list(game.possible_agents) and description["rules"] and description["description"]
     assert set(description["private"]) and set(description["private"]) <= set(description["seats"])
     assert set(description["options"]) >= {"illegal", "penalty", "stake", "talk"}
     assert description["theory"] == {k: float(v) for k, v in game.theory.items()} and description["players"]

@@ -129,5 +129,5 @@ def test_run_without_a_game_lists_commands() -> None:
     assert "arena run selfplay --game negotiation " in result.out
     assert "arena run selfplay --recipe kuhn_poker-nano " in result.out
     for row in json.loads(arena("run", "selfplay", "--json").out):
-        assert row["command"].startswith("arena run selfplay --") and 20 < len(row["what"]) < 160
+        assert row["command"].startswith("arena run selfplay --") and 20 < len(row["description"]) < 160
     assert "nothing to play" in get_refusal("run", "selfplay", "--seed", "3")

@@ -1,4 +1,4 @@
-"""What fits a machine, and the largest settings that do."""
+"""Estimates of what fits a machine, and the largest settings that do."""
 
 from dataclasses import replace
 

@@ -296,7 +296,7 @@ HALVES = {
     "a body that nobody asked for": b"GET /v1/models HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 999\r\n\r\n{",
     "no next request": b"GET /v1/models HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n", "half a next one": UNREAD[:70],
 }  # fmt: skip
-"""What connections send that occupy a slot without a complete request."""
+"""Incomplete requests, each of which occupies a connection slot."""
 
 
 @pytest.mark.parametrize("half", HALVES)
