@@ -4,12 +4,13 @@
     python benchmarks/repeats.py maze-nano         # of the named studies only
     python benchmarks/repeats.py maze-nano --set learn.lr=1e-4
 
-Repeats the first run of each study's first arm, and compares its curve bit by bit. A run repeats only on a processor
-with the instructions of the recorded one. Adds the studies to results/repeats.json.
+Repeats the first run of each study's first arm, with the recorded CPU instruction set, and compares its curves bit by
+bit. Adds the studies to results/repeats.json.
 """
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from reporting import RESULTS, write_result
+
+INSTRUCTION_SETS = {
+    "AVX2": {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"},
+    "AVX512": {},
+}
+"""Variables with which a processor with AVX-512 computes as one with the recorded instruction set."""
 
 
 def repeat_first_run(record: dict[str, Any], folder: Path, settings: list[str]) -> dict[str, Any]:
@@ -27,7 +34,8 @@ def repeat_first_run(record: dict[str, Any], folder: Path, settings: list[str]) 
         *(sys.executable, "-m", "arena", "study", record["name"], "--arms", first["arm"], "--seeds", "1"),
         *("--first-seed", str(first["seed"]), "--jobs", "1", "--out", str(folder), *changes),
     ]
-    subprocess.run(command, capture_output=True, text=True, check=True)
+    environment = os.environ | INSTRUCTION_SETS[record["machine"]["instruction_set"]]
+    subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     return dict(json.loads((folder / "study.json").read_text())["runs"][0])
 
 

@@ -30,6 +30,8 @@ class MatchOutcome:
     report: Mapping[str, float | bool | str]
     learned: Mapping[str, float] = field(default_factory=dict)
     """Scores of a reward model by seat, for seats with weights; {} without a reward model."""
+    tokens: Mapping[str, int] = field(default_factory=dict)
+    """Number of sampled tokens by seat."""
 
     def score(self, seats: Sequence[str]) -> float:
         """Return the score of the player at these seats: 1 for a win, 0.5 for a draw, 0 for a loss.
@@ -49,9 +51,10 @@ class MatchOutcome:
         return float(np.mean([self.payoffs[seat] for seat in seats]))
 
     def figures(self, seats: Sequence[str], is_scored: bool) -> dict[str, float | bool]:
-        """Return the figures of the player at `seats`: payoff, share of illegal acts, turns, and the report's numbers.
+        """Return the figures of the player at `seats`: payoff, share of illegal acts, and the report's numbers.
 
-        With `is_scored` also `win`. `learned` is the reward model's mean score of those seats that have one.
+        `turns` counts the acts of all seats, `tokens` those that the player sampled, if any. With `is_scored` also
+        `win`. `learned` is the reward model's mean score of those seats that have one.
         """
         acts = sum(self.acts[seat] for seat in seats)
         invalid = sum(self.invalid[seat] for seat in seats) / acts if acts else math.nan
@@ -60,6 +63,8 @@ class MatchOutcome:
         if scores := [self.learned[seat] for seat in seats if seat in self.learned]:
             figures[LEARNED] = float(np.mean(scores))
         figures |= {"turns": float(sum(self.acts.values()))}
+        if tokens := sum(self.tokens.get(seat, 0) for seat in seats):
+            figures["tokens"] = float(tokens)
         return figures | {n: v for n, v in self.report.items() if n not in figures and not isinstance(v, str)}
 
 
@@ -69,4 +74,7 @@ def read_outcome(record: MatchRecord, learned: Mapping[str, float]) -> MatchOutc
     invalid = Counter(turn.seat for turn in record.turns if not turn.valid)
     last = record.turns[-1] if record.turns else None
     offender = last.seat if last and not last.valid and record.report["ended"] == "illegal" else ""
-    return MatchOutcome(record.payoffs, acts, invalid, offender, record.report, learned)
+    tokens = Counter[str]()
+    for turn in record.turns:
+        tokens[turn.seat] += turn.tokens
+    return MatchOutcome(record.payoffs, acts, invalid, offender, record.report, learned, tokens)

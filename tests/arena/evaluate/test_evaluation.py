@@ -50,6 +50,12 @@ def test_outcomes_by_hand() -> None:
     assert [compute_score({"a": -5, "b": 0}, [seat], "a") for seat in "ab"] == [0.0, 0.5]
 
 
+def test_tokens_are_those_of_the_evaluated_seats() -> None:
+    outcome = MatchOutcome({"a": 1, "b": 0}, {"a": 2, "b": 1}, {"a": 0, "b": 0}, "", {}, tokens={"a": 7, "b": 0})
+    assert outcome.figures(["a"], False)["tokens"] == outcome.figures(["a", "b"], False)["tokens"] == 7
+    assert "tokens" not in outcome.figures(["b"], False), "scripts sample none"
+
+
 def test_every_seat_plays_the_same_deals() -> None:
     contender, opponent = load_contenders("random", "first_legal")
     seats = ("first", "second")
