@@ -82,9 +82,7 @@ The controls use advantages of zero (`zero`) or advantages assigned to random tu
   matches of one turn). In the family of 51, the verdict on `negotiation` and `recommender_both-nano` was not *holds*.
 - Two studies were judged a second time, on fresh seeds, because a setting could not work: `archer-nano` (contradicted
   the first time; its critic did not generalise) and `epo_entropy-nano` (its gauge failed; the band weighed too little).
-- Studies from before 28 November 2026 ran when cut replies were penalised; now they are excused by default
-  (`sampling.truncated`). `hanabi-nano` repeats (four seeds tried) since its role says `illegal`; no other was repeated.
-- Recipes whose study has not been run yet: {waiting}.
+{repeats}- Recipes whose study has not been run yet: {waiting}.
 - `python docs/claims_pages.py` writes this page. For the error rates of the procedure, see [studies](../studies.md).
 """
 VERDICTS = "| paper | what it changes | recipe | file | verdict |\n|---|---|---|---|---|\n"
@@ -135,6 +133,7 @@ def build_claims(rows: Sequence[Row], worlds: Mapping[str, World]) -> Iterator[t
         gauged=sum(bool(row.results.spec.gauges) for row in rows),
         rows=len(rows),
         exceptions=describe_exceptions(rows),
+        repeats=describe_repeats(json.loads((RESULTS / "repeats.json").read_text())["studies"]),
         waiting=", ".join(f"`{name}`" for name in find_unrun_studies(row.results.name for row in rows)),
     )
     yield DOCS / "claims" / "more.md", more
@@ -247,6 +246,14 @@ def describe_exceptions(rows: Sequence[Row]) -> str:
         ],
     }
     return "".join(f"\n- {name}: {join_names(part)}." for name, part in exceptions.items() if part)
+
+
+def describe_repeats(runs: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return a note on the repeated first runs of the studies (benchmarks/repeats.py), by study."""
+    others = [name for name, run in runs.items() if not run["repeats"]]
+    equal = f"the first run of {len(runs) - len(others)} of {len(runs)} tried studies repeats bit by bit"
+    reason = "Most of them ran on 28 to 30 November 2026, when cut replies were not penalised (`sampling.truncated`)"
+    return f"- With today's code, {equal} (`python benchmarks/repeats.py`). Others: {', '.join(others)}. {reason}.\n"
 
 
 def describe_hours(minutes: Iterable[float]) -> str:
