@@ -444,13 +444,13 @@ class TextGame(AECEnv):
         for seat in seats or self.seats:
             self._inboxes[seat].append(message)
 
-    def _refuse(self, seat: str, action: object, why: str) -> None:
+    def _refuse(self, seat: str, action: object, reason: str) -> None:
         self._valid[seat] = False
         self.pay(seat, ILLEGAL, -self.penalty)
         self._transcript.append(f"{seat} (illegal): {to_one_line(str(action)[:ACTION_LENGTH])}")
         if self.illegal == "retry" and not self._retried:
             self._retried = True
-            self.tell(f"Not a legal act: {why}. Try once more.", seat)
+            self.tell(f"Not a legal act: {reason}. Try once more.", seat)
             return
         if self.stake:
             self.pay(seat, STAKE, -self.stake)
