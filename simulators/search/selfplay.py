@@ -328,11 +328,11 @@ class SearchSelfplay(LibraryGame):
 
     def _refuse(self, seat: str, action: object, reason: str) -> None:
         """Refuse an illegal act as other games do, except that the proposer's last try ends only the round."""
-        if seat != PROPOSER or (self.illegal == "retry" and not self._retried):
+        if seat != PROPOSER or (self.illegal == "retry" and not self._has_retried):
             super()._refuse(seat, action, reason)
             return
         self.invalid += 1
-        self._valid[seat], self._retried = False, False
+        self._valid[seat], self._has_retried = False, False
         self.rejection = self.rejection or reason
         self._transcript.append(f"{seat} (rejected): {to_one_line(str(action)[:400])}")
         self._reject()
