@@ -79,7 +79,7 @@ PLAIN_TALK = re.compile(
     r"doctor|sir|maam|please|thanks|lately|recently|next|definitely|certainly|absolutely|exactly|indeed|course|correct|right|true|"
     r"yea|aye|naw|afraid|either|[.,!?;])"
 )
-"""Words that mean nothing beyond what the rules of this module read from them."""
+"""Words without a meaning beyond the rules of this module."""
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 A text may state false facts (wrong), disclose facts too early (leaked) or omit facts that the other side needs
 (withheld). Such a text may be requested again. Texts with faults that are passed on all the same are counted; above a
-limit the match fails because of its person, and no seat is scored. The simulators' extractors find the facts; what
-their vocabularies do not contain is not checked.
+limit the match fails because of its person, and no seat is scored. The simulators' extractors find the facts; words
+outside their vocabularies are not checked.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Service desk game: an agent serves a customer, using tools on a database within a policy.
 
 Success needs three things at the end: the database changed in an acceptable way, the customer was told its facts (or
-denied, for a true reason, what the policy forbids), and no rule was broken. An agent that only stays silent, or grants
+a forbidden request was denied for a true reason), and no rule was broken. An agent that only stays silent, or grants
 every request, does not succeed.
 """
 

@@ -1,8 +1,8 @@
 """The customer's seat: its due statements, their wording, and the effect of its words.
 
 With person "render", the seat words each due statement. If its text says anything else, another text is requested once,
-and then the template replaces it; each costs the seat 0.1 (part `reading`). With "free", the script still decides what
-the customer wants next, but the seat says what it likes. Consent and identity count only if they can be parsed from its
+and then the template replaces it; each costs the seat 0.1 (part `reading`). With "free", the script still chooses the
+customer's next request, but the seat may say anything. Consent and identity count only if they can be parsed from its
 words; a conditional or doubtful yes is no consent (`simulators.agreement`). The seat shares the agent's `outcome`. It
 pays 0.1 for each answer against the customer's interest or invented number or email (`wrong`), for each unasked
 statement of its own data (`secret`), and for each text without anything due (`unread`).

@@ -65,7 +65,7 @@ class Attempt(NamedTuple):
 
 
 def find_coq_obstacle() -> str:
-    """Return "" if coqtop is installed and can be sandboxed here, else the reason and what to do."""
+    """Return "" if coqtop is installed and can be sandboxed here, else the reason and a remedy."""
     if shutil.which(COMMAND):
         return find_obstacle()
     return (
