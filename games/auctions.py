@@ -28,15 +28,15 @@ class SealedBidAuction(SimultaneousGame):
         self.stakes = float(self.max_value - 1)
         super().__init__(rounds=1, **options)
 
-    def price(self, ranked: list[int]) -> int:
+    def price(self, bids: list[int]) -> int:
         """Return the winner's price, given all bids in descending order."""
         raise NotImplementedError
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Draw each seat's value, or take the values from the reset options. Raises ValueError for invalid values."""
         super().set_up(rng, options)
-        drawn = rng.integers(1, self.max_value + 1, size=len(self.seats)).tolist()
-        values = options.get("values", drawn)
+        drawn_values = rng.integers(1, self.max_value + 1, size=len(self.seats)).tolist()
+        values = options.get("values", drawn_values)
         if len(values) != len(self.seats):
             raise ValueError(f"values must be {len(self.seats)} numbers, not {values!r}")
         checked = [whole_number("values", value, least=1, most=self.max_value) for value in values]
@@ -70,19 +70,19 @@ class SealedBidAuction(SimultaneousGame):
 
     def settle(self, choices: list[int]) -> None:
         """Pay the winner its value minus the price, and announce all bids."""
-        ranked = sorted(choices, reverse=True)
-        highest = [seat for seat, bid in zip(self.seats, choices, strict=True) if bid == ranked[0]]
-        self.winner, self.paid = highest[self._rng.integers(len(highest))], self.price(ranked)
-        self.pay(self.winner, "won", self.values[self.winner] - self.paid)
+        descending = sorted(choices, reverse=True)
+        highest = [seat for seat, bid in zip(self.seats, choices, strict=True) if bid == descending[0]]
+        self.winner, self.payment = highest[self._rng.integers(len(highest))], self.price(descending)
+        self.pay(self.winner, "won", self.values[self.winner] - self.payment)
         bids = ", ".join(f"{seat} {bid}" for seat, bid in zip(self.seats, choices, strict=True))
-        self.tell(f"Bids: {bids}. {self.winner} wins and pays {self.paid}.")
+        self.tell(f"Bids: {bids}. {self.winner} wins and pays {self.payment}.")
 
     def figures(self) -> dict[str, float | bool | str]:
         """Return `revenue`, the price, and `efficiency`, the winner's value / the highest; both 0 without a sale."""
         if not self.winner:
             return {"revenue": 0.0, "efficiency": 0.0}
         best = max(self.values.values())
-        return {"revenue": float(self.paid), "efficiency": self.values[self.winner] / best}
+        return {"revenue": float(self.payment), "efficiency": self.values[self.winner] / best}
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return options of two deals with the same value for this seat and different values for every other seat."""
@@ -106,9 +106,9 @@ class FirstPriceAuction(SealedBidAuction):
     theory: ClassVar[Mapping[str, float]] = {"equilibrium_shading": 1 / 2, "equilibrium_revenue": 3.8}
     price_rule = "its bid"
 
-    def price(self, ranked: list[int]) -> int:
+    def price(self, bids: list[int]) -> int:
         """Return the highest bid."""
-        return ranked[0]
+        return bids[0]
 
 
 class SecondPriceAuction(SealedBidAuction):
@@ -122,6 +122,6 @@ class SecondPriceAuction(SealedBidAuction):
     theory: ClassVar[Mapping[str, float]] = {"truthful_revenue": 3.85}
     price_rule = "the second highest bid"
 
-    def price(self, ranked: list[int]) -> int:
+    def price(self, bids: list[int]) -> int:
         """Return the second highest bid."""
-        return ranked[1]
+        return bids[1]

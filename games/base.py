@@ -297,7 +297,7 @@ class TextGame(AECEnv):
             self.rng = np.random.default_rng(seed)
         self.agents = list(self.seats)
         self.agent_selection = self.seats[0]
-        self.turns, self.ended, self._announcement, self._retried = 0, "", "", False
+        self.turns, self.ended, self._announcement, self._has_retried = 0, "", "", False
         self._inboxes: dict[str, list[Message]] = {seat: [] for seat in self.seats}
         self._valid: dict[str, bool | None] = dict.fromkeys(self.seats)
         self._totals: dict[str, dict[str, float]] = {seat: {} for seat in self.seats}
@@ -417,16 +417,16 @@ class TextGame(AECEnv):
         act, _, talk = (action, "", "") if self.whole_acts else action.partition("|")
         self._playing = True
         try:
-            heard = self.play(seat, act)
+            act_text = self.play(seat, act)
         finally:
             self._playing = False
-        self._valid[seat], self._retried = True, False
+        self._valid[seat], self._has_retried = True, False
         self.turns += 1
         remark = to_one_line(talk) if talk and self.talk else ""
-        said = f"{heard} | {remark}" if heard and remark else heard or (remark and f"| {remark}")
-        self._transcript.append(f"{seat}: {said}" if heard else f"{seat}: ({to_one_line(act)}) {said}")
-        if said:
-            message = Message(seat, (said,))
+        utterance = f"{act_text} | {remark}" if act_text and remark else act_text or (remark and f"| {remark}")
+        self._transcript.append(f"{seat}: {utterance}" if act_text else f"{seat}: ({to_one_line(act)}) {utterance}")
+        if utterance:
+            message = Message(seat, (utterance,))
             for other in self.seats:
                 if other != seat:
                     self._inboxes[other].append(message)
@@ -444,13 +444,13 @@ class TextGame(AECEnv):
         for seat in seats or self.seats:
             self._inboxes[seat].append(message)
 
-    def _refuse(self, seat: str, action: object, why: str) -> None:
+    def _refuse(self, seat: str, action: object, reason: str) -> None:
         self._valid[seat] = False
         self.pay(seat, ILLEGAL, -self.penalty)
         self._transcript.append(f"{seat} (illegal): {to_one_line(str(action)[:ACTION_LENGTH])}")
-        if self.illegal == "retry" and not self._retried:
-            self._retried = True
-            self.tell(f"Not a legal act: {why}. Try once more.", seat)
+        if self.illegal == "retry" and not self._has_retried:
+            self._has_retried = True
+            self.tell(f"Not a legal act: {reason}. Try once more.", seat)
             return
         if self.stake:
             self.pay(seat, STAKE, -self.stake)

@@ -65,28 +65,28 @@ def _collect_calls(
     prompt.
     """
     calls: list[Call] = []
-    at, thought = 0, False
-    while found := openings.search(text, at):
-        at = max(found.end(), found.start() + 1)
+    position, is_after_thought = 0, False
+    while found := openings.search(text, position):
+        position = max(found.end(), found.start() + 1)
         if found["thought"]:
-            at, thought = _find_thought_end(text, found), True
+            position, is_after_thought = _find_thought_end(text, found), True
         elif found["after"]:
-            if not thought:
+            if not is_after_thought:
                 calls.clear()
-            thought = True
+            is_after_thought = True
         elif len(calls) <= limit:
-            more, at = read(text, found)
+            more, position = read(text, found)
             calls += more[: limit + 1 - len(calls)]
     return calls
 
 
-def _find_thought_end(text: str, opened: re.Match[str]) -> int:
-    closing = dict(formats.THOUGHTS)[opened["thought"]]
+def _find_thought_end(text: str, opening: re.Match[str]) -> int:
+    closing = dict(formats.THOUGHTS)[opening["thought"]]
     depth = 1
-    for mark in re.finditer(f"{re.escape(opened['thought'])}|{re.escape(closing)}", text[opened.end() :]):
+    for mark in re.finditer(f"{re.escape(opening['thought'])}|{re.escape(closing)}", text[opening.end() :]):
         depth += -1 if mark[0] == closing else 1
         if depth == 0:
-            return opened.end() + mark.end()
+            return opening.end() + mark.end()
     return len(text)
 
 
@@ -101,15 +101,17 @@ def _refuse_thought(text: str) -> list[Call]:
     return [Call(problem="a call inside a thought is not run: write it after the thought")]
 
 
-def _parse_wrapped(text: str, opened: re.Match[str]) -> Parsed:
-    """Parse the calls inside the wrapper whose opening mark is `opened`.
+def _parse_wrapped(text: str, opening: re.Match[str]) -> Parsed:
+    """Parse the calls inside the wrapper whose opening mark is `opening`.
 
     Returns the calls, or one with a `problem` if none can be parsed, and the offset at which parsing continues.
     """
-    if function := formats.FUNCTION.match(text, opened.start()):
+    if function := formats.FUNCTION.match(text, opening.start()):
         return _parse_function(text, function)
-    wrapper = next(row for row in formats.WRAPPERS if re.compile(row.opening, re.MULTILINE).match(text, opened.start()))
-    start = _skip_blanks(text, opened.end())
+    wrapper = next(
+        row for row in formats.WRAPPERS if re.compile(row.opening, re.MULTILINE).match(text, opening.start())
+    )
+    start = _skip_blanks(text, opening.end())
     inner = formats.WRAPPED.match(text, start)
     if inner and inner["call"] is not None:  # a wrapper around all calls, which have wrappers of their own
         return [], start
@@ -124,7 +126,7 @@ def _parse_wrapped(text: str, opened: re.Match[str]) -> Parsed:
         name, first, parameters = formats.KEY_AND_VALUE.sub(r"<parameter=\1>", body).partition("<")
         return [_make_xml_call(name.strip(), first + parameters)], end
     calls = list(_parse_python_calls(body.strip())) or _collect_calls(body, formats.LINES, _parse_line, MAX_CALLS)
-    mark = opened["call"].strip()
+    mark = opening["call"].strip()
     place = f"between {mark} and {wrapper.closing}" if wrapper.closing else f"after {mark}"
     return calls or [Call(problem=f"nothing {place} can be read: {USAGE}")], end
 
@@ -144,12 +146,12 @@ def _skip_blanks(text: str, start: int) -> int:
     return blanks.end() if blanks else start
 
 
-def _parse_bare(text: str, opened: re.Match[str]) -> Parsed:
+def _parse_bare(text: str, opening: re.Match[str]) -> Parsed:
     """Parse a call without a wrapper: JSON, or a name with JSON. Returns the calls and their end offset.
 
     An unparsable call extends to the end of the text.
     """
-    start = opened.end()
+    start = opening.end()
     if text[start] in "{[":
         calls, end = _parse_objects(text, start)
     else:
@@ -189,19 +191,19 @@ def _parse_named(name: str, text: str, start: int) -> Parsed:
     return [make_call(name, value)], end
 
 
-def _parse_function(text: str, opened: re.Match[str]) -> Parsed:
+def _parse_function(text: str, opening: re.Match[str]) -> Parsed:
     """Parse `<function=NAME>` or `<invoke name="NAME">` with JSON or XML parameters.
 
     Returns the call and its end offset.
     """
-    start = _skip_blanks(text, opened.end())
+    start = _skip_blanks(text, opening.end())
     if text.startswith("{", start):
-        return _parse_named(opened[1], text, start)
+        return _parse_named(opening[1], text, start)
     following = formats.FUNCTION.search(text, start)
     region = text[start : following.start() if following else len(text)]
     closed = formats.END_OF_FUNCTION.search(region)
     body = region[: closed.start()] if closed else region.partition("</tool_call>")[0]
-    return [_make_xml_call(opened[1], body)], start + len(body)
+    return [_make_xml_call(opening[1], body)], start + len(body)
 
 
 def _make_xml_call(name: str, body: str) -> Call:
@@ -217,11 +219,11 @@ def _make_xml_call(name: str, body: str) -> Call:
         return Call(name, problem=str(why))
 
 
-def _parse_line(text: str, opened: re.Match[str]) -> Parsed:
+def _parse_line(text: str, opening: re.Match[str]) -> Parsed:
     """Parse the rest of the line as Python calls. Returns the calls, if any, and the offset of the line's end."""
-    end = text.find("\n", opened.end())
+    end = text.find("\n", opening.end())
     end = end if end >= 0 else len(text)
-    return list(_parse_python_calls(text[opened.end() : end].strip())), end
+    return list(_parse_python_calls(text[opening.end() : end].strip())), end
 
 
 def _parse_python_calls(text: str) -> Iterator[Call]:

@@ -61,8 +61,8 @@ class ChessEndgame(TextGame):
 
     def public(self) -> dict[str, Any]:
         """Return both sides' pieces, `board` (white at the bottom), `fen` and `turns_left`."""
-        men = {seat: self._describe_men(color) for seat, color in zip(SEATS, (True, False), strict=True)}
-        return {**men, "board": str(self.board), "fen": self.board.fen(), "turns_left": self.max_turns - self.turns}
+        pieces = {seat: self._describe_men(color) for seat, color in zip(SEATS, (True, False), strict=True)}
+        return {**pieces, "board": str(self.board), "fen": self.board.fen(), "turns_left": self.max_turns - self.turns}
 
     def legal(self, seat: str) -> list[str]:
         """Return all legal moves in UCI notation."""
@@ -103,16 +103,16 @@ class ChessEndgame(TextGame):
         return ("turns", "No turns are left, a draw.") if self.turns + 1 == self.max_turns else None
 
     def _describe_men(self, color: bool) -> str:
-        men = [(kind, square) for kind in (chess.KING, chess.ROOK) for square in self.board.pieces(kind, color)]
-        return " ".join(f"{chess.piece_symbol(kind).upper()}{chess.square_name(square)}" for kind, square in men)
+        pieces = [(kind, square) for kind in (chess.KING, chess.ROOK) for square in self.board.pieces(kind, color)]
+        return " ".join(f"{chess.piece_symbol(kind).upper()}{chess.square_name(square)}" for kind, square in pieces)
 
     def _parse_fen(self, fen: object, color: bool) -> chess.Board:
         try:
             board = chess.Board(str(fen))
         except ValueError:
             board = chess.Board(None)
-        men = sorted((piece.piece_type, piece.color == color) for piece in board.piece_map().values())
-        if men != [(chess.ROOK, True), (chess.KING, False), (chess.KING, True)] or not board.is_valid():
+        pieces = sorted((piece.piece_type, piece.color == color) for piece in board.piece_map().values())
+        if pieces != [(chess.ROOK, True), (chess.KING, False), (chess.KING, True)] or not board.is_valid():
             raise ValueError(f"fen must be a legal position of {self.strong}'s king and rook and a king, not {fen!r}")
         if board.is_game_over() or board.halfmove_clock >= 100:
             raise ValueError(f"fen must be a position in which the game goes on, not {fen!r}")
@@ -126,13 +126,13 @@ def _strip_signs(text: str) -> str:
 
 def _draw_position(rng: np.random.Generator, color: bool) -> chess.Board:
     """Draw a start position without a mate in one or an attacked rook. The rook's side (white if `color`) moves."""
-    men = chess.Piece(chess.KING, color), chess.Piece(chess.ROOK, color), chess.Piece(chess.KING, not color)
+    pieces = chess.Piece(chess.KING, color), chess.Piece(chess.ROOK, color), chess.Piece(chess.KING, not color)
     while True:
         board = chess.Board(None)
         board.turn = color
         squares = rng.choice(64, size=3, replace=False).tolist()
-        for square, man in zip(squares, men, strict=True):
-            board.set_piece_at(square, man)
+        for square, piece in zip(squares, pieces, strict=True):
+            board.set_piece_at(square, piece)
         if board.is_valid() and not board.is_attacked_by(not color, squares[1]) and not _has_mate(board):
             return board
 

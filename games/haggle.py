@@ -108,6 +108,6 @@ class Haggle(TextGame):
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return options of two deals with the same amount for this seat and different amounts for the other."""
         own = int(rng.integers(1, self.max_price + 1))
-        mine, theirs = ("cost", "value") if seat == "seller" else ("value", "cost")
+        own_key, other_key = ("cost", "value") if seat == "seller" else ("value", "cost")
         one, two = (rng.permutation(self.max_price)[:2] + 1).tolist()
-        return {mine: own, theirs: one}, {mine: own, theirs: two}
+        return {own_key: own, other_key: one}, {own_key: own, other_key: two}

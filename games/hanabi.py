@@ -19,7 +19,7 @@ OBSERVATION = re.compile(
 
 
 class Table(NamedTuple):
-    """Observation of one player: all hands (its own hidden), and for each card what hints have revealed (`known`)."""
+    """Observation of one player: all hands (its own hidden), and for each card the knowledge from hints (`known`)."""
 
     lives: int
     hints: int
@@ -64,12 +64,12 @@ class Hanabi(OpenSpielGame):
         """Return the rules as one paragraph: the deck, the acts, the notation and the end."""
         names = ", ".join(list(COLOURS.values())[: self.colours])
         copies = "three 1s, " + ("two of each middle rank and " if self.ranks > 2 else "") + f"one {self.ranks}"
-        whom = "" if len(self.seats) == 2 else "player_N "
+        receiver = "" if len(self.seats) == 2 else "player_N "
         return (
             f"Hanabi, a team game: you see the others' cards, not your own. Build each colour ({names}) from 1 up to "
             f"{self.ranks}; per colour there are {copies}. PLAY n (your card n) scores 1 if it comes next in its "
             "colour, else a life is lost. DISCARD n regains a hint, so does finishing a colour. "
-            f"HINT {whom}RED or HINT {whom}1 spends a hint and shows all such cards in that hand. "
+            f"HINT {receiver}RED or HINT {receiver}1 spends a hint and shows all such cards in that hand. "
             "'known' is what hints told: R12 may be R1 or R2, ? anything. A used card leaves the hand, the rest move "
             "up, a new one comes last. When the deck is empty each has one more turn. No lives left: score 0."
         )
@@ -87,11 +87,11 @@ class Hanabi(OpenSpielGame):
         return Table(int(lives), int(hints), fireworks, cards, known, int(deck), discards.split())
 
     def public(self) -> dict[str, Any]:
-        """Return fireworks, hints, lives, deck size, discards, and what hints have revealed of each hand (`known`)."""
+        """Return fireworks, hints, lives, deck size, discards and the knowledge of each hand from hints (`known`)."""
         table = self.parse_observation(0)
         known = dict(zip(self.seats, table.known, strict=True))
-        left = {"hints": table.hints, "lives": table.lives, "deck": table.deck}
-        return {"fireworks": table.fireworks, **left, "discards": table.discards, "known": known}
+        counts = {"hints": table.hints, "lives": table.lives, "deck": table.deck}
+        return {"fireworks": table.fireworks, **counts, "discards": table.discards, "known": known}
 
     def private(self, seat: str) -> dict[str, Any]:
         """Return `hands`: the cards of the other seats, by seat."""
@@ -103,8 +103,8 @@ class Hanabi(OpenSpielGame):
         mover = self.state.current_player()
         match self.state.action_to_string(mover, action).strip("()").split():
             case ["Reveal", "player", offset, _, hint]:
-                whom = "" if len(self.seats) == 2 else self.seats[(mover + int(offset)) % len(self.seats)] + " "
-                return f"HINT {whom}{COLOURS.get(hint, hint)}"
+                receiver = "" if len(self.seats) == 2 else self.seats[(mover + int(offset)) % len(self.seats)] + " "
+                return f"HINT {receiver}{COLOURS.get(hint, hint)}"
             case [verb, slot]:
                 return f"{verb.upper()} {int(slot) + 1}"
         raise RuntimeError(f"OpenSpiel's Hanabi has an act that this version does not know: {action}")
@@ -113,14 +113,14 @@ class Hanabi(OpenSpielGame):
         """Return the act's text. Also tell all seats which card was used, or which slots a hint points to."""
         mover = self.state.current_player()
         table = self.parse_observation((mover + 1) % len(self.seats))
-        verb, *whom, argument = word.split()
+        verb, *receiver, argument = word.split()
         if verb == "HINT":
-            player = self.seats.index(whom[0]) if whom else 1 - mover
+            player = self.seats.index(receiver[0]) if receiver else 1 - mover
             sign = argument if argument.isdigit() else argument[0]
-            shown = [
+            slots = [
                 str(slot) for slot, card in enumerate(self.parse_observation(mover).cards[player], 1) if sign in card
             ]
-            self.tell(f"{argument} in the hand of {self.seats[player]}: {' '.join(shown)}.")
+            self.tell(f"{argument} in the hand of {self.seats[player]}: {' '.join(slots)}.")
             return word
         card = table.cards[mover][int(argument) - 1]
         if verb == "PLAY":

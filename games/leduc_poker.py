@@ -61,7 +61,7 @@ class LeducPoker(OpenSpielGame):
             else:
                 table["public_card"] = RANKS[move.action]
                 rounds.append([])
-        acts = {f"round_{n}": [WORDS[act] for act in taken] for n, taken in enumerate(rounds, 1)}
+        acts = {f"round_{n}": [WORDS[act] for act in actions] for n, actions in enumerate(rounds, 1)}
         return {"pot": count_pot(rounds), **acts, **table}
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -77,10 +77,10 @@ def count_pot(rounds: list[list[int]]) -> int:
     """Return the number of chips in the pot after these acts, given as OpenSpiel actions by round."""
     chips = 2 * ANTE
     for acts, more in zip(rounds, RAISES, strict=False):
-        owed = 0
+        to_call = 0
         for act in acts:
             if act == CALL:
-                chips, owed = chips + owed, 0
+                chips, to_call = chips + to_call, 0
             elif act == RAISE:
-                chips, owed = chips + owed + more, more
+                chips, to_call = chips + to_call + more, more
     return chips

@@ -62,8 +62,8 @@ class LiarsDice(OpenSpielGame):
     def verdict(self) -> tuple[str, str]:
         """Return the reason of the end, "win", and an announcement of the winner and all dice."""
         reason, announcement = super().verdict()
-        rolled = "; ".join(f"{seat} {' '.join(map(str, self._read_dice(seat)))}" for seat in self.seats)
-        return reason, f"{announcement} The dice: {rolled}."
+        dice = "; ".join(f"{seat} {' '.join(map(str, self._read_dice(seat)))}" for seat in self.seats)
+        return reason, f"{announcement} The dice: {dice}."
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return options of two deals with the same dice for this seat and different dice for the other."""

@@ -67,13 +67,13 @@ class MatrixGame(SimultaneousGame):
         `joint_value` is the mean sum of both payoffs per round, and `efficiency` its ratio to the best possible. `same`
         is the share of rounds with equal choices. The figure named after the first act is the share of choices of it.
         """
-        played, best = max(1, len(self.history)), max(map(sum, self.payoff.values()))
-        joint = sum(sum(self.payoff[self._cell(choices)]) for choices in self.history) / played
+        rounds, best = max(1, len(self.history)), max(map(sum, self.payoff.values()))
+        joint = sum(sum(self.payoff[self._cell(choices)]) for choices in self.history) / rounds
         firsts = sum(choices.count(self.acts[0]) for choices in self.history)
         return {
             "rounds": len(self.history), "joint_value": joint, "efficiency": joint / best,
-            "same": sum(one == two for one, two in self.history) / played,
-            self.acts[0].lower(): firsts / (2 * played),
+            "same": sum(one == two for one, two in self.history) / rounds,
+            self.acts[0].lower(): firsts / (2 * rounds),
         }  # fmt: skip
 
 

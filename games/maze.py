@@ -77,14 +77,14 @@ class Maze(Solitaire):
         """Return `exits` and `turns_left`; with locks also `locked` exits and held `keys`; by view `map` or `place`."""
         locked = [way for way in self._exits() if self._door(way) in self.walk_state.locked]
         exits, (x, y) = [way for way in self._exits() if way not in locked], self.position
-        facts = {"locked": locked, "keys": self.walk_state.held} if self.locks else {}
+        facts = {"locked": locked, "keys": self.walk_state.key_count} if self.locks else {}
         seen = {"full": {"map": self.map()}, "place": {"place": f"{x} {y}"}, "partial": {}}[self.view]
         return {**seen, "exits": exits, **facts, "turns_left": self.turns_left}
 
     def situation(self, seat: str) -> str:
         """Return the walker's cell as text; with locks, also the keys held and the cells where keys lie."""
         return (
-            f"{self.position} {self.walk_state.held} {sorted(self.walk_state.keys)}"
+            f"{self.position} {self.walk_state.key_count} {sorted(self.walk_state.keys)}"
             if self.locks
             else str(self.position)
         )

@@ -124,13 +124,13 @@ class Negotiation(BargainingGame):
         if share == "ACCEPT":
             if self.offer is None:
                 raise IllegalAct("there is no offer to accept yet")
-            for taker, taken in (seat, remainder(self.pool, self.offer)), (self.next_seat(seat), self.offer):
-                self.pay(taker, "deal", worth(self.values[taker], taken))
+            for taker, share_taken in (seat, remainder(self.pool, self.offer)), (self.next_seat(seat), self.offer):
+                self.pay(taker, "deal", worth(self.values[taker], share_taken))
             self.end("deal", "There is a deal.")
             return "ACCEPT"
         if min(remainder(self.pool, share)) < 0:
-            has = ", ".join(f"{count} {item}" for count, item in zip(self.pool, self.items, strict=True))
-            raise IllegalAct(f"the pool has {has}")
+            pool_text = ", ".join(f"{count} {item}" for count, item in zip(self.pool, self.items, strict=True))
+            raise IllegalAct(f"the pool has {pool_text}")
         self.offer = share
         if self.turns + 1 == self.max_turns:
             self.end("turns", "No turns are left, there is no deal.")

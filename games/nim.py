@@ -42,8 +42,8 @@ class Nim(OpenSpielGame):
 
     def word(self, action: int) -> str:
         """Return the act's text for this OpenSpiel action: TAKE, the number and the pile's letter."""
-        less_one, pile = divmod(action, self.piles)
-        return f"TAKE {less_one + 1} {string.ascii_uppercase[pile]}"
+        taken_less_one, pile = divmod(action, self.piles)
+        return f"TAKE {taken_less_one + 1} {string.ascii_uppercase[pile]}"
 
     def public(self) -> dict[str, Any]:
         """Return the current `piles` by letter, such as {"A": 1, "B": 3}."""

@@ -25,27 +25,27 @@ def check_structure(data: bytes) -> None:
 
 
 def _check_chunks(data: bytes) -> None:
-    at, profiles = len(_PNG), 0
+    offset, profiles = len(_PNG), 0
     for _ in range(MAX_CHUNKS):
-        if at + 8 > len(data):
+        if offset + 8 > len(data):
             return
-        length, kind = unpack_from(">I4s", data, at)
+        length, kind = unpack_from(">I4s", data, offset)
         profiles += kind == _PROFILE
         if profiles > 1:  # each may be a megabyte, compressed to a thousandth
             raise ValueError("it has several colour profiles")
-        at += 12 + length
+        offset += 12 + length
     raise ValueError(f"it has more than {MAX_CHUNKS:,} chunks")
 
 
 def _check_segments(data: bytes) -> None:
     """Walk over the segments before the first scan as Pillow does, byte by byte where there is no marker."""
-    at = _START
+    offset = _START
     for _ in range(MAX_SEGMENTS):
-        if at + 4 > len(data):
+        if offset + 4 > len(data):
             return
-        first, marker, length = unpack_from(">BBH", data, at)
+        first, marker, length = unpack_from(">BBH", data, offset)
         if first == 0xFF and marker == _SCAN_MARKER:
             return
         is_segment = first == 0xFF and marker not in (0, 0xFF)
-        at += (2 if marker in _ALONE else 2 + length) if is_segment else 1
+        offset += (2 if marker in _ALONE else 2 + length) if is_segment else 1
     raise ValueError(f"it has more than {MAX_SEGMENTS} segments or stray bytes")

@@ -62,8 +62,8 @@ class TextNavigation(Solitaire):
         items = rng.choice(ITEMS, size=self.count, replace=False).tolist()
         self.places: dict[str, Cell | None] = {item: cells[rng.integers(self.size)] for item in items}
         self.position = cells[rng.integers(self.size)]
-        self.wanted, self.taken = items[0], False
-        elsewhere = [cell for cell in cells if cell != self.places[self.wanted]]
+        self.target_item, self.is_taken = items[0], False
+        elsewhere = [cell for cell in cells if cell != self.places[self.target_item]]
         self.goal = elsewhere[rng.integers(len(elsewhere))]
         self.shortest, self.strategy = count_fewest_acts(self), ""
 
@@ -79,16 +79,16 @@ class TextNavigation(Solitaire):
 
     def rules(self) -> str:
         """Return the rules as one paragraph: the task, the acts and the limit."""
-        advised = " Before each turn the strategist says what the walker is to do." if len(self.seats) > 1 else ""
+        advice = " Before each turn the strategist says what the walker is to do." if len(self.seats) > 1 else ""
         return (
-            f"You are in a house. Bring the {self.wanted} to the {self.names[self.goal]}: DROP it there. "
-            f"Acts: GO and a direction, TAKE or DROP and an item; {self.max_turns} turns in all.{advised}"
+            f"You are in a house. Bring the {self.target_item} to the {self.names[self.goal]}: DROP it there. "
+            f"Acts: GO and a direction, TAKE or DROP and an item; {self.max_turns} turns in all.{advice}"
         )
 
     def public(self) -> dict[str, Any]:
         """Return task, room, exits, items here and carried, turns left, and the strategist's advice (`strategy`)."""
         return {
-            "task": f"{self.wanted} to {self.names[self.goal]}", "room": self.names[self.position],
+            "task": f"{self.target_item} to {self.names[self.goal]}", "room": self.names[self.position],
             "exits": [direction for direction in STEPS if direction in self.doors[self.position]],
             "items": self._list_items(self.position), "carried": self._list_items(None), "turns_left": self.turns_left,
             "strategy": {STRATEGIST: self.strategy} if self.strategy else {},
@@ -128,12 +128,13 @@ class TextNavigation(Solitaire):
         else:
             self.places[noun] = None if verb == "TAKE" else self.position
             self.tell(f"You {'take' if verb == 'TAKE' else 'drop'} the {noun}.")
-        solved, taking = self.places[self.wanted] == self.goal, not self.taken and self.places[self.wanted] is None
-        self.taken |= taking
+        is_solved = self.places[self.target_item] == self.goal
+        is_first_take = not self.is_taken and self.places[self.target_item] is None
+        self.is_taken |= is_first_take
         payee, self.strategy = self.seats[0], ""
-        if self.subgoals and (taking or solved):
+        if self.subgoals and (is_first_take or is_solved):
             self.pay(payee, SUBGOAL, 1.0)
-        self.score(payee, solved, f"The {self.wanted} is where it was wanted.", "No turns are left.")
+        self.score(payee, is_solved, f"The {self.target_item} is where it was wanted.", "No turns are left.")
         return parsed
 
     def figures(self) -> dict[str, float | bool | str]:

@@ -66,20 +66,20 @@ class WordClue(TextGame):
 
     def rules(self) -> str:
         """Return the rules as one paragraph: the clue, the guesses, the payoffs."""
-        who = "guesser then does" if len(self.seats) == 2 else "guessers then in turn do"
+        guessers = "guesser then does" if len(self.seats) == 2 else "guessers then in turn do"
         return (
             f"A team game: {self.target_count} of the {self.size} English nouns on the board are targets, known to the "
             f"giver alone. In each of {self.rounds} rounds the giver does CLUE word number: one English word (letters "
             "a-z) that is, contains and is part of no board word, and how many guesses may follow. "
-            f"The {who} GUESS word (from the board) or STOP. All score 1 per target found; another word costs all "
+            f"The {guessers} GUESS word (from the board) or STOP. All score 1 per target found; another word costs all "
             f"{self.cost:g} and ends the round."
         )
 
     def public(self) -> dict[str, Any]:
         """Return the words not yet guessed, those found and missed, the clue, and the guesses and rounds left."""
-        left = [word for word in self.board if word not in self.found and word not in self.missed]
+        open_words = [word for word in self.board if word not in self.found and word not in self.missed]
         turn = {"clue": self.clue, "guesses_left": self.guesses_left, "rounds_left": self.rounds - self.round + 1}
-        return {"board": left, "found": [*self.found], "missed": [*self.missed], **turn}
+        return {"board": open_words, "found": [*self.found], "missed": [*self.missed], **turn}
 
     def private(self, seat: str) -> dict[str, Any]:
         """Return the remaining `targets` to the giver, and {} to guessers."""
@@ -118,9 +118,9 @@ class WordClue(TextGame):
     def _give_clue(self, act: str) -> str:
         if not (match := CLUE.fullmatch(act)):
             raise IllegalAct("write CLUE, one word of 2 to 20 letters and a number")
-        clue, guesses, left = match[1].lower(), int(match[2]), self.target_count - len(self.found)
-        if not 1 <= guesses <= left:
-            raise IllegalAct(f"the number must be from 1 to {left}, the targets left")
+        clue, guesses, remaining = match[1].lower(), int(match[2]), self.target_count - len(self.found)
+        if not 1 <= guesses <= remaining:
+            raise IllegalAct(f"the number must be from 1 to {remaining}, the targets left")
         if near := next((word for word in self.board if word in clue or clue in word), None):
             raise IllegalAct(f"the clue may not be, contain or be part of a board word, such as {near}")
         self.clue, self.guesses_left = f"{clue} {guesses}", guesses

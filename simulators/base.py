@@ -74,9 +74,9 @@ class Simulator(TextGame):
         """Return TextGame's report and `invalid`, the count of illegal acts. Raises RuntimeError before the end."""
         return {**super().report(), "invalid": self.invalid}
 
-    def _refuse(self, seat: str, action: object, why: str) -> None:
+    def _refuse(self, seat: str, action: object, reason: str) -> None:
         self.invalid += 1
-        super()._refuse(seat, action, why)
+        super()._refuse(seat, action, reason)
 
     @property
     def floor(self) -> float:

@@ -79,7 +79,7 @@ PLAIN_TALK = re.compile(
     r"doctor|sir|maam|please|thanks|lately|recently|next|definitely|certainly|absolutely|exactly|indeed|course|correct|right|true|"
     r"yea|aye|naw|afraid|either|[.,!?;])"
 )
-"""Words that mean nothing beyond what the rules of this module read from them."""
+"""Words without a meaning beyond the rules of this module."""
 
 
 @dataclass(frozen=True)
@@ -118,33 +118,35 @@ class Vocabulary:
 
     def understand(self, text: str, asked_topic: str = "") -> Reading:
         """Return the stances that `read` returns, and the parts of the text not understood, as a Reading."""
-        answered: defaultdict[str, set[Stance]] = defaultdict(set)
-        claimed: defaultdict[str, set[Stance]] = defaultdict(set)
-        questioned: list[str] = []
+        answers: defaultdict[str, set[Stance]] = defaultdict(set)
+        claimed_stances: defaultdict[str, set[Stance]] = defaultdict(set)
+        question_topics: list[str] = []
         """Topics of a question that the person answers itself: `Fever? No.`"""
-        asked: set[str] = set()
+        open_topics: set[str] = set()
         plain = normalise_text(text)
         pieces = [*CLAUSE.split(plain), ""]
         for clause, end in zip(pieces[::2], pieces[1::2], strict=True):
             claims = self._find_claims(clause)
             if end == "?":
-                questioned = [topic for topic, _ in claims]
-                asked.update(questioned)
+                question_topics = [topic for topic, _ in claims]
+                open_topics.update(question_topics)
                 continue
-            for topic in questioned or ([asked_topic] if asked_topic else []):
-                answered[topic] |= _read_bare_answers(clause, alone=not claims)
-            questioned = []
+            for topic in question_topics or ([asked_topic] if asked_topic else []):
+                answers[topic] |= _read_bare_answers(clause, alone=not claims)
+            question_topics = []
             for topic, stances in claims:
-                claimed[topic] |= stances
-        by_topic = {topic: answered[topic] | claimed[topic] for topic in {**answered, **claimed}}
+                claimed_stances[topic] |= stances
+        by_topic = {topic: answers[topic] | claimed_stances[topic] for topic in {**answers, **claimed_stances}}
         # "No" may precede a doubt ("No, I can't tell") but contradicts another claim.
-        contradicted = {topic for topic, stances in by_topic.items() if len(claimed[topic]) > 1 or stances > {"inform"}}
+        contradicted = {
+            topic for topic, stances in by_topic.items() if len(claimed_stances[topic]) > 1 or stances > {"inform"}
+        }
         facts = {
             topic: "unknown" if len(stances) > 1 else min(stances) for topic, stances in by_topic.items() if stances
         }
         rest = SMALL_TALK.sub("", self.pattern.sub("", plain))
         unknown = {word for word in rest.split() if not PLAIN_TALK.fullmatch(word)}
-        return Reading(facts, frozenset(unknown | contradicted | (asked - facts.keys())))
+        return Reading(facts, frozenset(unknown | contradicted | (open_topics - facts.keys())))
 
     def _find_claims(self, clause: str) -> list[tuple[str, set[Stance]]]:
         """Return a clause's mentions of topics, in order, as (topic, stances) pairs; two stances are a contradiction.
@@ -187,9 +189,9 @@ def normalise_text(text: str) -> str:
     Accents and apostrophes are dropped, line breaks become full stops, and a comma follows an answer such as "yes I
     do". Only the first 4,000 characters are read.
     """
-    marked = re.sub(r"[\n\r]+", " . ", re.sub(r"['’‘`]", "", text[:MAX_CHARACTERS]))
-    marked = re.sub(r"[:()\u2013\u2014]|\.\.\.|…| - ", " , ", marked)
-    letters = unicodedata.normalize("NFKD", marked).casefold()
+    punctuated = re.sub(r"[\n\r]+", " . ", re.sub(r"['’‘`]", "", text[:MAX_CHARACTERS]))
+    punctuated = re.sub(r"[:()\u2013\u2014]|\.\.\.|…| - ", " , ", punctuated)
+    letters = unicodedata.normalize("NFKD", punctuated).casefold()
     plain = f" {' '.join(TOKEN.findall(''.join(c for c in letters if not unicodedata.combining(c))))} "
     return ANSWER.sub(r" \1 , ", plain)
 

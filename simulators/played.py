@@ -2,8 +2,8 @@
 
 A text may state false facts (wrong), disclose facts too early (leaked) or omit facts that the other side needs
 (withheld). Such a text may be requested again. Texts with faults that are passed on all the same are counted; above a
-limit the match fails because of its person, and no seat is scored. The simulators' extractors find the facts; what
-their vocabularies do not contain is not checked.
+limit the match fails because of its person, and no seat is scored. The simulators' extractors find the facts; words
+outside their vocabularies are not checked.
 """
 
 from __future__ import annotations
@@ -122,15 +122,15 @@ class PersonGame(Simulator):
         Otherwise the seat is told the faults and moves again, or the match has ended because there were too many.
         """
         checked = self.check_person(text)
-        passed = self.conduct.count(text, checked, self.person_retries)
+        has_passed = self.conduct.count(text, checked, self.person_retries)
         for part, facts in (("wrong", checked.wrong), ("secret", checked.leaked)):
             if facts:
                 self.pay(self.person_seat, part, -FINE * len(facts))
         if self.conduct.faults > self.person_faults:
             self._fail()
-        elif not passed:
+        elif not has_passed:
             self.tell(checked.describe(), self.person_seat)
-        return passed and not self.ended
+        return has_passed and not self.ended
 
     def reset(self, seed: int | None = None, options: Mapping[str, Any] | None = None) -> None:
         """Start a match as Simulator does, with the person's counts at 0."""
@@ -141,10 +141,10 @@ class PersonGame(Simulator):
         """Return Simulator's report and, for a played person, the counts of its texts."""
         return {**super().report(), **(self.conduct.figures() if self.is_played else {})}
 
-    def _refuse(self, seat: str, action: object, why: str) -> None:
+    def _refuse(self, seat: str, action: object, reason: str) -> None:
         """Refuse an illegal act as other games do. One by a played person ends the match, and no seat is scored."""
         if not self.is_played or seat != self.person_seat:
-            super()._refuse(seat, action, why)
+            super()._refuse(seat, action, reason)
             return
         self.invalid += 1
         self._valid[seat] = False

@@ -168,9 +168,9 @@ def _validate(shape: Shape, call: Call) -> tuple[dict[str, Any], list[str]]:
     except ValidationError as error:
         errors = error.errors(include_url=False, include_context=False, include_input=False)
         return {}, [_describe_problem(shape, e["type"], e["loc"], e["msg"]) for e in errors[:MAX_PROBLEMS]]
-    given = validated.model_fields_set  # a parameter that is left out keeps its own default
+    set_fields = validated.model_fields_set  # a parameter that is left out keeps its own default
     fields = {name: f"p{index}" for index, name in enumerate(shape.names)}
-    return {name: getattr(validated, field) for name, field in fields.items() if field in given}, []
+    return {name: getattr(validated, field) for name, field in fields.items() if field in set_fields}, []
 
 
 def _decode(shape: Shape, texts: Mapping[str, Any]) -> dict[str, Any]:

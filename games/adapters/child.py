@@ -84,11 +84,11 @@ class Child:
         and raises ChildError.
         """
         with self._lock:
-            discarded, self._discarded = self._discarded, []
+            discarded_children, self._discarded = self._discarded, []
             self.owner = int(request.get("rollout", 0))
             try:
                 answer = self._exchange(
-                    json.dumps({**request, "drop": discarded}).encode() + b"\n", time.monotonic() + seconds
+                    json.dumps({**request, "drop": discarded_children}).encode() + b"\n", time.monotonic() + seconds
                 )
             except BaseException as error:
                 self.close()  # after an interrupt, too: the next request would read this one's answer

@@ -61,7 +61,7 @@ class MiniGrid(ForeignGame):
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Make and reset a new environment with a seed from `rng`, and show the agent's view."""
-        self._random, self.album, self.reached = OwnRandom(rng), Album(), False
+        self._random, self.album, self.has_reached_goal = OwnRandom(rng), Album(), False
         self.env = make_environment(self.id, self.settings, self._random, int(rng.integers(2**31)))
         self._show("", self.env.gen_obs()["image"])
 
@@ -83,8 +83,8 @@ class MiniGrid(ForeignGame):
 
     def situation(self, seat: str) -> str:
         """Return the environment's hash of its state, and the carried object, as text."""
-        carried = self.env.carrying
-        return f"{self.env.hash()} {carried and carried.encode()}"
+        carried_object = self.env.carrying
+        return f"{self.env.hash()} {carried_object and carried_object.encode()}"
 
     def picture(self, hash: str) -> bytes:
         """Return the picture with this hash. Raises KeyError if the match has shown none."""
@@ -98,27 +98,27 @@ class MiniGrid(ForeignGame):
         words = act.lower().replace(",", " ").split()
         if not words or len(words) > self.acts or not {*words} <= {*ACTS}:
             raise IllegalAct(f"write {'one' if self.acts == 1 else f'1 to {self.acts}'} of {', '.join(ACTS)}")
-        news = ""
+        note = ""
         for count, word in enumerate(words, 1):
             before = self._read_local_state()
             with self._random.activate():
                 observation, reward, is_over, is_cut, _ = self.env.step(ACTS.index(word))
             if reward:
                 self.pay(seat, OUTCOME, float(reward))
-            self.reached |= reward > 0
+            self.has_reached_goal |= reward > 0
             if is_over or is_cut:
-                self.end("solved" if self.reached else "over" if is_over else "turns", "The match is over.")
+                self.end("solved" if self.has_reached_goal else "over" if is_over else "turns", "The match is over.")
                 return " ".join(words[:count])
             if word != "done" and self._read_local_state() == before:
-                skipped = " ".join(words[count:])
-                news = f"{word} has no effect.{skipped and f' Not done: {skipped}.'}"
+                skipped_acts = " ".join(words[count:])
+                note = f"{word} has no effect.{skipped_acts and f' Not done: {skipped_acts}.'}"
                 break
-        self._show(news, observation["image"])
+        self._show(note, observation["image"])
         return " ".join(words[:count])
 
     def figures(self) -> dict[str, float | bool | str]:
         """Return `faults`, `solved` (whether there was a positive reward) and `steps`, the environment's step count."""
-        return {**super().figures(), "solved": self.reached, "steps": int(self.env.step_count)}
+        return {**super().figures(), "solved": self.has_reached_goal, "steps": int(self.env.step_count)}
 
     def _read_local_state(self) -> tuple[Any, ...]:
         """Return everything that one act can change: position, direction, carried object and object in front."""
@@ -126,15 +126,15 @@ class MiniGrid(ForeignGame):
         pose = tuple(map(int, self.env.agent_pos)), int(self.env.agent_dir)
         return *pose, self.env.carrying, front, front and front.encode()
 
-    def _show(self, news: str, image: Any) -> None:
-        """Send the agent `news` and its view, in the form that the option `view` sets.
+    def _show(self, note: str, image: Any) -> None:
+        """Send the agent `note` and its view, in the form that the option `view` sets.
 
         `image` is MiniGrid's encoding of the view.
         """
         view_text = "" if self.view == "picture" else describe(image, self.env.carrying)
         pixels = None if self.view == "text" else self.env.get_pov_render(self.tile)
         images = () if pixels is None else (self.album.add(np.ascontiguousarray(pixels, dtype=np.uint8)),)
-        self.tell(f"{news} {view_text}".strip(), images=images)
+        self.tell(f"{note} {view_text}".strip(), images=images)
 
 
 MiniGrid.players = {"noop": lambda game, seed: lambda view: "done"}

@@ -9,11 +9,11 @@ BACKGROUND = ("unseen", "empty", "floor", "wall", "agent")
 """Kinds of cells that are not listed as objects."""
 
 
-def describe(cells: Any, carried: Any) -> str:
+def describe(cells: Any, carried_object: Any) -> str:
     """Describe a view in words: its objects, the free cells ahead, left and right, and the carried object.
 
     `cells` is MiniGrid's encoding [columns, rows, 3] of kind, colour and state. The agent stands in the middle of the
-    last row and looks up. `carried` is the carried object or None.
+    last row and looks up. `carried_object` is the carried object or None.
     """
     constants = importlib.import_module("minigrid.core.constants")
     kinds, colours = constants.IDX_TO_OBJECT, constants.IDX_TO_COLOR
@@ -32,7 +32,7 @@ def describe(cells: Any, carried: Any) -> str:
         f"{_count_free(cells, kinds, middle, last, *step)} {name}"
         for name, step in (("ahead", (0, -1)), ("left", (-1, 0)), ("right", (1, 0)))
     ]
-    carried_text = f"{carried.color} {carried.type}" if carried else "nothing"
+    carried_text = f"{carried_object.color} {carried_object.type}" if carried_object else "nothing"
     return f"You see: {'; '.join(objects) or 'nothing'}. Free cells: {', '.join(free)}. You carry: {carried_text}."
 
 

@@ -49,11 +49,11 @@ class _BoundedRandom:
     """
 
     def __init__(self, draw: Callable[..., int]) -> None:
-        self._draw, self._left = draw, MAX_DRAWS
+        self._draw, self._remaining_draws = draw, MAX_DRAWS
 
     def __call__(self, *limits: Any) -> int:
-        self._left -= 1
-        if self._left < 0:
+        self._remaining_draws -= 1
+        if self._remaining_draws < 0:
             raise ValueError(f"no level with these options was found in {MAX_DRAWS:,} random numbers")
         return self._draw(*limits)
 
@@ -61,7 +61,7 @@ class _BoundedRandom:
 def make_environment(id: str, settings: Mapping[str, Any], random_state: OwnRandom, seed: int) -> Any:
     """Create an environment, reset it with the seed, and return it. Raises ValueError, in one line, if that fails."""
     try:
-        with random_state.activate():  # also silences what level generation prints
+        with random_state.activate():  # also silences the output of level generation
             env = importlib.import_module("gymnasium").make(id, disable_env_checker=True, **settings).unwrapped
             env._rand_int = _BoundedRandom(env._rand_int)
             env.reset(seed=seed)

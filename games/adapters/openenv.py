@@ -121,10 +121,10 @@ class OpenEnv(SingleAgentGame):
         if len(self._fields) != 1:
             return None
         (field_schema,) = self._fields.values()
-        listed = ["true", "false"] if field_schema.get("type") == "boolean" else field_schema.get("enum")
-        if not isinstance(listed, list) or not 0 < len(listed) <= MAX_LISTED:
+        values = ["true", "false"] if field_schema.get("type") == "boolean" else field_schema.get("enum")
+        if not isinstance(values, list) or not 0 < len(values) <= MAX_LISTED:
             return None
-        return [value if isinstance(value, str) else json.dumps(value) for value in listed]
+        return [value if isinstance(value, str) else json.dumps(value) for value in values]
 
     def play(self, seat: str, act: str) -> str:
         """Send an action and return its text in one line. Raises IllegalAct if it is malformed or refused."""

@@ -95,7 +95,7 @@ class Overcooked(ForeignGame):
                 self.env = rules.get_random_start_state_fn(random_start_pos=True)()
             else:
                 self.env = rules.get_standard_start_state().deepcopy()
-        self._shown = self._list_facts()
+        self._visible_facts = self._list_facts()
 
     def rules(self) -> str:
         """Return how to act, the legend of the drawing, and the orders."""
@@ -114,7 +114,7 @@ class Overcooked(ForeignGame):
 
         Positions are column,row, counted from 0 at the upper left. Bonus orders, if any, pay double.
         """
-        return dict(self._shown)
+        return dict(self._visible_facts)
 
     def legal(self, seat: str) -> list[str]:
         """Return the six acts, whether or not they have an effect now."""
@@ -140,7 +140,7 @@ class Overcooked(ForeignGame):
             self.env, news = rules.get_state_transition(self.env, tuple(self._acts))
         self._acts = []
         self._pay(news)
-        self._shown = self._list_facts()
+        self._visible_facts = self._list_facts()
         if self.env.timestep >= self.horizon:
             self.end("turns", f"The match is over: {self.points:g} points.")
         return ""

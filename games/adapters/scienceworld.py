@@ -155,14 +155,14 @@ class Expert:
     """Player that follows ScienceWorld's gold path (its own solution), and then writes "look around"."""
 
     def __init__(self, game: ScienceWorld, seed: int) -> None:
-        self.game, self._done = game, 0
+        self.game, self._act_count = game, 0
 
     def __call__(self, view: View) -> str:
         """Return the next act of the path."""
         game = self.game
         path = find_gold_path(game.task, game.variation, game.env.simplify)
-        self._done += 1
-        return path[self._done - 1] if self._done <= len(path) else WAIT
+        self._act_count += 1
+        return path[self._act_count - 1] if self._act_count <= len(path) else WAIT
 
 
 ScienceWorld.players = {"noop": lambda game, seed: lambda view: WAIT, "expert": Expert}

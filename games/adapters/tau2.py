@@ -120,7 +120,7 @@ class Tau2(ForeignGame):
         self.task = str(rng.choice(self._domain["splits"][self.split]))
         self.env = Rollout(child, {"task": self.task})
         self.info = self.env.begin()
-        self.solved_calls, self.reward, self.parts, self._calls, self._called = 0, 0.0, dict[str, float](), 0, False
+        self.solved_calls, self.reward, self.parts, self._calls, self._has_called = 0, 0.0, dict[str, float](), 0, False
         self.agent_selection = CUSTOMER
         self.tell(tau2_child.GREETING, CUSTOMER, sender=AGENT)
 
@@ -158,7 +158,7 @@ class Tau2(ForeignGame):
         calls = parse_calls(text, tools) if (tools := self._domain["tools"][TAU2_ROLES[seat]]) else []
         end = "user_stop" if seat == CUSTOMER and not calls and any(mark in text for mark in ENDINGS) else ""
         end = end or ("max_steps" if self.turns + 1 >= self.max_turns else "")
-        self._called = bool(calls)
+        self._has_called = bool(calls)
         if calls:
             self._call_tools(seat, calls)
         if not calls or end:
@@ -168,7 +168,7 @@ class Tau2(ForeignGame):
 
     def next_seat(self, seat: str) -> str:
         """Return the same seat after tool calls, else the other seat."""
-        return seat if self._called else SEATS[1 - SEATS.index(seat)]
+        return seat if self._has_called else SEATS[1 - SEATS.index(seat)]
 
     def find_next_call(self) -> Mapping[str, Any] | None:
         """Return the next call of tau2's reference solution, or None if all were made."""
@@ -219,26 +219,26 @@ class TaskPlayer:
     """
 
     def __init__(self, game: Tau2, seed: int) -> None:
-        self.game, self.said = game, 0
+        self.game, self.message_count = game, 0
 
     def __call__(self, view: View) -> str:
         """Return the seat's next act."""
         due = self.game.find_next_call()
         if due is not None and due["by"] == TAU2_ROLES[view.seat]:
             return json.dumps({"name": due["name"], "arguments": due["arguments"]})
-        self.said += 1
+        self.message_count += 1
         if view.seat == AGENT:
             if due is not None:
                 return f"Please do this: {due['name'].replace('_', ' ')}."
             facts = ", ".join(self.game.info["facts"])
-            return f"That is done. {facts}".strip() if self.said <= 1 or facts else "Is there anything else?"
+            return f"That is done. {facts}".strip() if self.message_count <= 1 or facts else "Is there anything else?"
         scenario = dict(self.game.info["scenario"])
         later = scenario.pop("task_instructions", "")
-        if self.said == 1:
+        if self.message_count == 1:
             return to_one_line(" ".join(scenario.values()), ACTION_LENGTH) or "Hello."
-        if self.said == 2 and later:
+        if self.message_count == 2 and later:
             return to_one_line(later, ACTION_LENGTH)
-        return "Please go on." if self.said <= 2 + PATIENCE and due is not None else ENDINGS[0]
+        return "Please go on." if self.message_count <= 2 + PATIENCE and due is not None else ENDINGS[0]
 
 
 Tau2.players = {"noop": lambda game, seed: lambda view: "Hello.", "expert": TaskPlayer}

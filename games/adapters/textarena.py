@@ -68,7 +68,7 @@ class TextArenaGame(ForeignGame):
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Create and reset an environment seeded by `rng`. A used environment could keep state of its last match."""
         self._random, self._prompts = OwnRandom(rng), dict.fromkeys(self.seats, "")
-        self._listed: dict[str, list[str]] = {seat: [] for seat in self.seats}
+        self._listed_acts: dict[str, list[str]] = {seat: [] for seat in self.seats}
         with self._random.activate():
             self.env = _make_environment(self.title, self.settings, len(self.seats), int(rng.integers(2**31)))
         _unwrap(self.env).state.set_invalid_move = _refuse
@@ -81,7 +81,7 @@ class TextArenaGame(ForeignGame):
 
     def legal(self, seat: str) -> list[str] | None:
         """Return the moves that TextArena has listed to this seat since its last act, or None if it listed none."""
-        return list(self._listed[seat]) or None
+        return list(self._listed_acts[seat]) or None
 
     def play(self, seat: str, act: str) -> str:
         """Step the environment and deliver its messages. Returns the act's text for other seats, "" if hidden.
@@ -101,7 +101,7 @@ class TextArenaGame(ForeignGame):
         except Exception as error:  # noqa: BLE001 no error of the environment may end the match
             self.env = before
             raise IllegalAct(f"the environment failed on it: {self.record_fault(error)}") from None
-        self._listed[seat] = []
+        self._listed_acts[seat] = []
         news = self._collect()
         public_text = self._take_common_text(seat, news)
         self._deliver(news)
@@ -159,7 +159,7 @@ class TextArenaGame(ForeignGame):
                 elif sender != player:
                     news[seat].append((sender, shorten(text, ACTION_LENGTH)))
                     if sender not in range(len(self.seats)) and (match := LISTED.search(text)):
-                        self._listed[seat] = re.findall(r"\[[^\[\]]+\]", match[1])
+                        self._listed_acts[seat] = re.findall(r"\[[^\[\]]+\]", match[1])
         return news
 
     def _take_common_text(self, seat: str, news: dict[str, list[tuple[int, str]]]) -> str:

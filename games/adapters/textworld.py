@@ -79,7 +79,7 @@ class TextWorld(SingleAgentGame):
         """Draw a game, compile it unless it is cached, and show the first room."""
         self.number = int(rng.choice(self._numbers))
         self.env, state = start_game(compile_game(self.kind, self.number, is_held_out(self.number)))
-        self._points, self._max_points, self._dense, self.won = 0, max(int(state.max_score), 1), 0, False
+        self._points, self._max_points, self._dense, self.is_won = 0, max(int(state.max_score), 1), 0, False
         self._objective = to_one_line(str(state.objective), ACTION_LENGTH)
         self._store_state(state)
         self._expert_acts = max(len(self._plan), 1)
@@ -122,25 +122,25 @@ class TextWorld(SingleAgentGame):
         if command is None:
             raise IllegalAct("write one of the listed commands")
         state, _, is_over = self.env.step(command)
-        gained, progress = int(state.score) - self._points, int(state.intermediate_reward)
+        score_gain, progress = int(state.score) - self._points, int(state.intermediate_reward)
         self._points, self._dense, self._turns_left = int(state.score), self._dense + progress, self._turns_left - 1
-        self.won = bool(state.won)
+        self.is_won = bool(state.won)
         self._store_state(state)
         for part, value in (
-            (WIN, float(self.won)), (SCORE, gained / self._max_points), (DENSE, progress / self._expert_acts)
+            (WIN, float(self.is_won)), (SCORE, score_gain / self._max_points), (DENSE, progress / self._expert_acts)
         ):  # fmt: skip
             if value and part in self.pays:
                 self.pay(seat, part, value)
         self.tell(clean_feedback(str(state.feedback)))
         if is_over or not self._turns_left:
-            self.end("won" if self.won else "lost" if is_over else "turns", "The match is over.")
+            self.end("won" if self.is_won else "lost" if is_over else "turns", "The match is over.")
             self.close()
         return command
 
     def figures(self) -> dict[str, float | bool | str]:
         """Return `success`, `score` and `dense` as shares, `game` (its number as text) and `faults`."""
         shares = {"score": self._points / self._max_points, "dense": self._dense / self._expert_acts}
-        return {**super().figures(), "success": self.won, **shares, "game": str(self.number)}
+        return {**super().figures(), "success": self.is_won, **shares, "game": str(self.number)}
 
     def copy_env(self) -> Any:
         """Return an independent copy of the environment, made by its own `copy`, because `deepcopy` fails."""

@@ -28,7 +28,7 @@ class Rollout:
     """Rollout of the environment, which pauses whenever it needs a reply."""
 
     def __init__(self, env: Any, row: dict[str, Any], seed: int) -> None:
-        self.env, self.row, self.shown = env, row, 0
+        self.env, self.row, self.seen_count = env, row, 0
         self.state: Any = None
         self.tools: list[dict[str, Any]] = []
         self.conversation: list[Any] = []
@@ -57,9 +57,9 @@ class Rollout:
         if self.task.done():
             self.task.result()
             return self.summarise_end()
-        news = self.conversation[self.shown :]
-        self.shown = len(self.conversation) + 1  # the next reply is the agent's own
-        return {"messages": [to_plain(message) for message in news], "tools": self.tools}
+        new_messages = self.conversation[self.seen_count :]
+        self.seen_count = len(self.conversation) + 1  # the next reply is the agent's own
+        return {"messages": [to_plain(message) for message in new_messages], "tools": self.tools}
 
     async def run(self) -> None:
         """Run the environment's rollout, then score it with the rubric."""
@@ -79,7 +79,7 @@ class Rollout:
         messages = [*state["prompt"], *(state.get("completion") or [])]
         metrics = {str(name): float(value) for name, value in (state.get("metrics") or {}).items()}
         return {
-            "messages": [to_plain(message) for message in messages[self.shown :]],
+            "messages": [to_plain(message) for message in messages[self.seen_count :]],
             "done": True,
             "reward": float(state.get("reward") or 0.0),
             "metrics": metrics,
@@ -88,8 +88,8 @@ class Rollout:
 
     async def wait_for_reply(self, prompt: list[Any], tools: list[Any] | None) -> dict[str, Any]:
         """Publish a prompt of the environment, and wait for the reply."""
-        if len(prompt) < self.shown or prompt[: len(self.conversation)] != self.conversation:
-            self.shown = 0  # the environment rewrote the conversation
+        if len(prompt) < self.seen_count or prompt[: len(self.conversation)] != self.conversation:
+            self.seen_count = 0  # the environment rewrote the conversation
         self.conversation, self.tools = list(prompt), [tool.model_dump(exclude_none=True) for tool in tools or ()]
         self.reply = asyncio.get_running_loop().create_future()
         self.changed.set()
@@ -163,9 +163,9 @@ class Server:
     async def advance(self, request: dict[str, Any]) -> dict[str, Any]:
         """Discard the rollouts in `drop`, then load the environment or advance the requested rollout."""
         for number in request.get("drop", ()):
-            dropped = self.rollouts.pop(number, None)
-            if dropped is not None and dropped.task is not None:
-                dropped.task.cancel()
+            rollout = self.rollouts.pop(number, None)
+            if rollout is not None and rollout.task is not None:
+                rollout.task.cancel()
         if "load" in request:
             self.env = load(request["load"], request["settings"])
             self.rows = {"train": self.env.get_dataset(), "test": self.env.get_eval_dataset()}

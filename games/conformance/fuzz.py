@@ -27,7 +27,7 @@ MIN_LEGAL_SHARE = 0.1
 
 
 class Inconclusive(Exception):
-    """Raised if a requirement could not be tested. The message has the reason, and what was tested instead."""
+    """Raised if a requirement could not be tested. The message has the reason and the test done instead."""
 
 
 class BrokenPromise(Exception):
@@ -39,29 +39,29 @@ def fuzz(make: GameFactory, acts: int) -> str:
 
     Raises BrokenPromise if a check fails, and Inconclusive if fewer than a tenth of the acts were legal.
     """
-    game, played, matches, illegal, unfound = make(), 0, 0, 0, 0
+    game, act_count, matches, illegal, failed_searches = make(), 0, 0, 0, 0
     forms: dict[str, list[str]] = {}
     for seed in itertools.count():
-        if played >= acts:
+        if act_count >= acts:
             break
         rng, wildness = random.Random(seed), WILDNESS[seed % len(WILDNESS)]
         game.reset(seed=seed)
         matches += 1
-        while not game.ended and played < acts:
+        while not game.ended and act_count < acts:
             place = f"seed {seed}, act {game.turns + 1} of the match"
             act, may_be_illegal = _draw_act(game, rng, wildness, forms)
             illegal += _check_step(game, act, may_be_illegal, f"{place}, {act!r:.80}")
-            played += 1
-            unfound += act == "" and may_be_illegal
+            act_count += 1
+            failed_searches += act == "" and may_be_illegal
             if game.turns > MAX_MATCH_LENGTH:
                 raise BrokenPromise(f"seed {seed}: the match did not end in {MAX_MATCH_LENGTH} acts")
         if game.ended:
             _check_end(game, f"seed {seed}")
         if faults := game.faults:
             raise BrokenPromise(f"seed {seed}: the environment itself failed ({len(faults)} times): {faults[0]}")
-    note = f"; {unfound} times no guessed act was legal" if unfound > played // 20 else ""
-    summary = f"{played} acts ({illegal} illegal) in {matches} matches{note}"
-    if played - illegal < MIN_LEGAL_SHARE * played:
+    note = f"; {failed_searches} times no guessed act was legal" if failed_searches > act_count // 20 else ""
+    summary = f"{act_count} acts ({illegal} illegal) in {matches} matches{note}"
+    if act_count - illegal < MIN_LEGAL_SHARE * act_count:
         raise Inconclusive(f"hardly any guessed act was legal: {summary}")
     return summary
 

@@ -72,17 +72,20 @@ def check(
 def _explain_missing_acts(make: GameFactory) -> str:
     """Return why random matches test little of this game, or "" if at least a tenth of the searches find legal acts."""
     try:
-        found, tried = find_legal_acts(make())
+        success_count, search_count = find_legal_acts(make())
     except Exception:  # noqa: BLE001 the checks report it
         return ""
-    if found >= MIN_LEGAL_SHARE * tried:
+    if success_count >= MIN_LEGAL_SHARE * search_count:
         return ""
-    return f"almost only illegal acts were tested, because {tried - found} of {tried} searches found no legal act"
+    failure_count = search_count - success_count
+    return (
+        f"almost only illegal acts were tested, because {failure_count} of {search_count} searches found no legal act"
+    )
 
 
 def run_check(name: str, examine: Callable[..., str], make: Callable[[], Any], count: int) -> Finding:
     """Run and time the check `examine(make, count)`. Returns its finding; an exception counts as a failure."""
-    began = time.perf_counter()
+    start_time = time.perf_counter()
     ok: bool | None
     try:
         ok, detail = True, examine(make, count)
@@ -92,7 +95,7 @@ def run_check(name: str, examine: Callable[..., str], make: Callable[[], Any], c
         ok, detail = False, str(broken)
     except Exception as error:  # noqa: BLE001 a game that raises is a finding
         ok, detail = False, error_line(error)
-    return Finding(name, ok, detail, time.perf_counter() - began)
+    return Finding(name, ok, detail, time.perf_counter() - start_time)
 
 
 # Matches and their views.
@@ -131,9 +134,9 @@ def _dump_views(game: TextGame) -> str:
 
 def _read_view(game: TextGame, seat: str) -> dict[str, Any]:
     """Return this seat's messages (`news`), facts and, if it is to move, legal acts."""
-    mine = game.agent_selection == seat and not game.ended
+    is_to_move = game.agent_selection == seat and not game.ended
     news = game.observe(seat)["messages"]
-    legal = game.legal(seat) if mine else None
+    legal = game.legal(seat) if is_to_move else None
     return {"news": news, "public": game.public(), "private": game.private(seat), "legal": legal}
 
 
@@ -150,13 +153,13 @@ def _check_pettingzoo(make: GameFactory, seeds: int) -> str:
 
 
 def _check_determinism(make: GameFactory, seeds: int) -> str:
-    used, views = make(), 0
+    reused_game, views = make(), 0
     for seed in range(seeds):
         one = _record_views(make, seed)
         views += len(one)
         if one != _record_views(make, seed):
             raise BrokenPromise(f"seed {seed}: the same seed and acts gave another match")
-        if one != _record_views(make, seed, used):
+        if one != _record_views(make, seed, reused_game):
             raise BrokenPromise(f"seed {seed}: a reused game plays another match than a new one")
     return f"{seeds} seeds, three matches each: {views} identical views"
 
@@ -196,7 +199,7 @@ def _check_seeds(make: GameFactory, seeds: int) -> str:
 
 def _check_secrets(make: GameFactory, seeds: int) -> str:
     one, two = make(), make()
-    kinds, compared = 0, 0
+    kinds, comparisons = 0, 0
     for seat in one.seats:
         for seed in range(seeds):
             one.reset(seed=seed)
@@ -208,9 +211,11 @@ def _check_secrets(make: GameFactory, seeds: int) -> str:
                 raise BrokenPromise(f"seed {seed}: twin_deals({seat!r}) gave the same deal twice")
             one.reset(seed=seed, options=twins[0])
             two.reset(seed=seed, options=twins[1])
-            compared += _compare_views(one, two, seat, seed)
+            comparisons += _compare_views(one, two, seat, seed)
     if kinds:
-        return f"{compared} views at {kinds} of {len(one.seats)} seats, {seeds} seeds each, the same in both twin deals"
+        return (
+            f"{comparisons} views at {kinds} of {len(one.seats)} seats, {seeds} seeds each, the same in both twin deals"
+        )
     starts = _compare_first_views(one)
     if one.perfect_information:
         return "nothing is hidden, as the game says"
@@ -218,8 +223,8 @@ def _check_secrets(make: GameFactory, seeds: int) -> str:
         return "nothing is hidden: nothing is dealt, and all seats see every act (mcts and minimax may play)"
     if not _depends_on_seed(one):
         return "nothing is dealt: with the same acts every seed gives the same match"
-    how = "return two sets of options for reset from twin_deals(seat, rng) (docs/new-game.md#secrets)"
-    raise Inconclusive(f"the kit cannot tell whether a seat sees another's secrets: {how}; meanwhile, {starts}")
+    advice = "return two sets of options for reset from twin_deals(seat, rng) (docs/new-game.md#secrets)"
+    raise Inconclusive(f"the kit cannot tell whether a seat sees another's secrets: {advice}; meanwhile, {starts}")
 
 
 def _compare_first_views(game: TextGame) -> str:
@@ -254,14 +259,14 @@ def _compare_views(one: TextGame, two: TextGame, seat: str, seed: int) -> int:
 
     Stops if a match ends or an act is legal in one game only. Raises BrokenPromise if the views differ.
     """
-    rng, compared = random.Random(seed), 0
-    while not (one.ended or two.ended) and compared < MAX_MATCH_LENGTH:
+    rng, comparisons = random.Random(seed), 0
+    while not (one.ended or two.ended) and comparisons < MAX_MATCH_LENGTH:
         views = [to_json([_read_view(g, seat), g.infos[seat], g.rewards[seat], g.agent_selection]) for g in (one, two)]
         if views[0] != views[1]:
             raise BrokenPromise(
                 f"seed {seed}, turn {one.turns}: {seat} sees what only others know: {_find_difference(*views)}"
             )
-        compared += 1
+        comparisons += 1
         act = draw_legal_act(one, rng)
         trial, mover = two.clone(), two.agent_selection
         trial.step(act or "")
@@ -269,7 +274,7 @@ def _compare_views(one: TextGame, two: TextGame, seat: str, seed: int) -> int:
             break
         one.step(act)
         two = trial
-    return compared
+    return comparisons
 
 
 def _find_difference(one: str, two: str) -> str:
@@ -290,10 +295,10 @@ def _check_clones(make: GameFactory, seeds: int) -> str:
         twin, before = game.clone(), _dump_views(game)
         if _dump_views(twin) != before:
             raise BrokenPromise(f"seed {seed}: a clone differs from its original at once")
-        played = list(_play_to_end(twin, random.Random(-seed)))
+        continuation = list(_play_to_end(twin, random.Random(-seed)))
         if _dump_views(game) != before:
             raise BrokenPromise(f"seed {seed}: playing a clone changed the original")
-        if list(_play_to_end(game, random.Random(-seed))) != played:
+        if list(_play_to_end(game, random.Random(-seed))) != continuation:
             raise BrokenPromise(f"seed {seed}: a clone continued differently from its original")
     return f"{seeds} clones in mid-match: equal, and independent"
 

@@ -64,7 +64,7 @@ def find_legal_acts(game: TextGame, searches: int = 30, matches: int = 5) -> tup
 
     Returns the number of successes and of searches, at most `searches`. A listed act counts as a success.
     """
-    found = tried = 0
+    success_count = search_count = 0
     for seed in range(matches):
         game.reset(seed=seed)
         rng = random.Random(seed)
@@ -72,19 +72,19 @@ def find_legal_acts(game: TextGame, searches: int = 30, matches: int = 5) -> tup
             if game.ended:
                 break
             act = draw_legal_act(game, rng)
-            tried, found = tried + 1, found + (act is not None)
+            search_count, success_count = search_count + 1, success_count + (act is not None)
             game.step(act or "")
-    return found, tried
+    return success_count, search_count
 
 
 def _find_forms(game: TextGame) -> list[str]:
     """Find forms of acts in the game's texts: examples in boxes or brackets, usages (`CLUE word n`), or marks."""
     info = game.infos[game.agent_selection]
     texts = [text for text in (*info["private"].values(), *info["public"].values()) if isinstance(text, str)]
-    shown = " ".join(texts)
+    facts_text = " ".join(texts)
     return (
-        BOXED.findall(shown)
-        or BRACKETS.findall(shown)
+        BOXED.findall(facts_text)
+        or BRACKETS.findall(facts_text)
         or USAGE.findall(info["rules"])
         or MARKED.findall(info["rules"])
         or ["OK"]

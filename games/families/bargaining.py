@@ -46,13 +46,13 @@ def subgame_perfect(deals: tuple[Deal, ...], turns: int, breakdown: float) -> tu
     answers another one ends them with probability `breakdown`. An indifferent side accepts; among equally good offers,
     it makes the best one for the other side. Fractions are exact, so that ties are ties.
     """
-    goes_on = 1 - Fraction(str(breakdown))
+    continuation = 1 - Fraction(str(breakdown))
     stages = [Stage((0, 0), (Fraction(0), Fraction(0)))]
     for turn in reversed(range(turns - 1)):
-        me, you = turn % 2, 1 - turn % 2
-        least = math.ceil(stages[-1].expected[you])
-        best = max((deal for deal in deals if deal[you] >= least), key=lambda deal: (deal[me], deal[you]))
-        chance = goes_on if turn else Fraction(1)
+        mover, other = turn % 2, 1 - turn % 2
+        least = math.ceil(stages[-1].expected[other])
+        best = max((deal for deal in deals if deal[other] >= least), key=lambda deal: (deal[mover], deal[other]))
+        chance = continuation if turn else Fraction(1)
         stages.append(Stage(best, (chance * best[0], chance * best[1])))
     return tuple(reversed(stages))
 
@@ -241,7 +241,7 @@ class _Position(NamedTuple):
     turn: int
     turns: int
     breakdown: float
-    offered: int | None
+    offer_value: int | None
     """Own payoff of accepting the standing offer; None without one."""
 
     @property
@@ -258,28 +258,28 @@ def _read_position(view: View) -> _Position:
     facts = view.public
     pool, own = tuple(facts["pool"]), tuple(facts["values"][view.seat])
     (other,) = (tuple(values) for seat, values in facts["values"].items() if seat != view.seat)
-    offered = worth(own, remainder(pool, tuple(map(int, facts["offer"].split())))) if facts["offer"] else None
+    offer_value = worth(own, remainder(pool, tuple(map(int, facts["offer"].split())))) if facts["offer"] else None
     turns = facts["turn"] + facts["turns_left"]
-    return _Position(pool, own, other, facts["turn"], turns, facts.get("breakdown", 0.0), offered)
+    return _Position(pool, own, other, facts["turn"], turns, facts.get("breakdown", 0.0), offer_value)
 
 
 def _perfect_act(view: View) -> str:
     position = _read_position(view)
-    me = position.turn % 2
-    sides = (position.own, position.other) if me == 0 else (position.other, position.own)
+    mover = position.turn % 2
+    sides = (position.own, position.other) if mover == 0 else (position.other, position.own)
     stage = subgame_perfect(frontier(position.pool, *sides), position.turns, position.breakdown)[position.turn]
-    if position.offered is not None and position.offered >= stage.expected[me]:
+    if position.offer_value is not None and position.offer_value >= stage.expected[mover]:
         return "ACCEPT"
     if position.turn + 1 == position.turns:  # no offer can be accepted any more
         return "OFFER {} {} {}".format(*position.pool)
-    return position.offer((stage.offer[me], stage.offer[1 - me]))
+    return position.offer((stage.offer[mover], stage.offer[1 - mover]))
 
 
 def _nash_act(view: View) -> str:
     position = _read_position(view)
     deals = find_nash_deals(position.deals)
     least = 0 if position.turn + 1 == position.turns else (1 - position.breakdown) * min(own for own, _ in deals)
-    if position.offered is not None and position.offered >= least:
+    if position.offer_value is not None and position.offer_value >= least:
         return "ACCEPT"
     return position.offer(max(deals))
 

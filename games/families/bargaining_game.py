@@ -103,9 +103,9 @@ class BargainingGame(TextGame):
 
     def in_words(self, seat: str) -> str:
         """Describe the other side's standing offer and the remaining turns to the person at the seat to move."""
-        left, offered = self.max_turns - self.turns, self.offer is not None
+        turns_left, has_offer = self.max_turns - self.turns, self.offer is not None
         table = bargaining_words.describe_offer(self._describe_side(seat), self.offer)
-        return f"{table} {bargaining_words.describe_time_left(left, offered, self.breakdown)}"
+        return f"{table} {bargaining_words.describe_time_left(turns_left, has_offer, self.breakdown)}"
 
     def act_in_words(self, act: str) -> str:
         """Describe the other side's act to a person. Returns "" if it is no act."""
@@ -124,12 +124,12 @@ class BargainingGame(TextGame):
         if self.offer is not None:
             split = self.offer, remainder(self.pool, self.offer)
             shares = split if first == (idle if self.ended in ("deal", "walk") else last) else split[::-1]
-        why = {
+        reason = {
             "walk": f"{names[last]} walked away", "turns": "no turns were left", "breakdown": "the talks broke down",
         }.get(self.ended, f"{names[idle]} made no legal act")  # fmt: skip
         outcome = bargaining_words.Outcome(
             self.movers, self.items, self.pool, (self.values[first], self.values[second]), shares,
-            self.ended == "deal", why, max(map(sum, deals)), bargaining.find_nash_deals(deals), perfect,
+            self.ended == "deal", reason, max(map(sum, deals)), bargaining.find_nash_deals(deals), perfect,
         )  # fmt: skip
         return bargaining_words.compare_with_theory(outcome, names), bargaining_words.summarise(outcome, names)
 

@@ -1,6 +1,6 @@
 """Plain-language texts of a negotiation, for people: the pool, the offers, the outcome.
 
-All functions are pure. Their arguments contain only what the reader of the text may know.
+All functions are pure. Their arguments contain only information that the reader of the text may have.
 """
 
 from __future__ import annotations
@@ -61,19 +61,23 @@ def describe_values(values: Triple, items: Sequence[str]) -> str:
 def write_introduction(side: Side, limits: Limits, moves_first: bool) -> str:
     """Explain to one side the pool, its values, how to type an act, and how the talks end."""
     items, pool, own = side.items, side.pool, side.own
-    theirs = f"{describe_values(side.other, items)}." if side.other else f"you are not told; all together {WORTH}, too."
+    other_values = (
+        f"{describe_values(side.other, items)}." if side.other else f"you are not told; all together {WORTH}, too."
+    )
     kind = max(range(3), key=lambda k: own[k] * pool[k])
     share = tuple(count if k == kind else 0 for k, count in enumerate(pool))
     offer = "OFFER {} {} {}".format(*share)
     talk = f" Talk may follow after |, as in `{offer} | Deal?`." if limits.talk else ""
-    shown = "; ".join(f"OFFER {share}, {mine} to you and {yours} to them" for share, mine, yours in side.splits)
+    split_texts = "; ".join(
+        f"OFFER {share}, {own_worth} to you and {other_worth} to them" for share, own_worth, other_worth in side.splits
+    )
     risk = f" An offer that answers an offer ends the talks with chance {limits.breakdown:g}."
     return "\n".join(
         [
             f"You and another side divide {describe_share(pool, items)}.",
             f"Worth to you, each: {describe_values(own, items)}; all together {WORTH}.",
-            f"Worth to them, each: {theirs}",
-            *([f"Nothing is wasted by {shown}."] if shown else []),
+            f"Worth to them, each: {other_values}",
+            *([f"Nothing is wasted by {split_texts}."] if split_texts else []),
             f"Say what you would take, of {', '.join(items)} in this order: {offer} asks for "
             f"{describe_share(share, items)}, worth {worth(own, share)} of {WORTH} to you, and leaves them "
             f"{describe_share(remainder(pool, share), items)}.",
@@ -95,18 +99,18 @@ def describe_offer(side: Side, offer: Triple | None) -> str:
     """Describe the other side's standing offer: its share and the remainder, with their values."""
     if offer is None:
         return "No offer lies on the table yet."
-    left = remainder(side.pool, offer)
-    gets = f"you would get {describe_share(left, side.items)}, worth {worth(side.own, left)} of {WORTH} to you"
-    theirs = f"; theirs would be worth {worth(side.other, offer)} to them" if side.other else ""
-    return f"They would take {describe_share(offer, side.items)}; {gets}{theirs}."
+    rest = remainder(side.pool, offer)
+    own_part = f"you would get {describe_share(rest, side.items)}, worth {worth(side.own, rest)} of {WORTH} to you"
+    other_part = f"; theirs would be worth {worth(side.other, offer)} to them" if side.other else ""
+    return f"They would take {describe_share(offer, side.items)}; {own_part}{other_part}."
 
 
-def describe_time_left(left: int, offered: bool, breakdown: float) -> str:
+def describe_time_left(turns_left: int, has_offer: bool, breakdown: float) -> str:
     """Describe how many turns are left, including this one, and, if there is an offer, the risk of a counteroffer."""
-    if left == 1:
-        return "This is the last turn: ACCEPT, or there is no deal." if offered else "This is the last turn."
-    risk = f" Another offer ends the talks with chance {breakdown:g}." if offered and breakdown else ""
-    return f"{_format_turns(left)} left, this one included.{risk}"
+    if turns_left == 1:
+        return "This is the last turn: ACCEPT, or there is no deal." if has_offer else "This is the last turn."
+    risk = f" Another offer ends the talks with chance {breakdown:g}." if has_offer and breakdown else ""
+    return f"{_format_turns(turns_left)} left, this one included.{risk}"
 
 
 def _format_turns(count: int) -> str:
@@ -123,7 +127,7 @@ class Outcome(NamedTuple):
     shares: tuple[Triple, Triple] | None
     """Each side's share in the deal or, without a deal, in the last offer; None if there was no offer."""
     deal: bool
-    why: str
+    reason: str
     """Reason why there is no deal, such as `they walked away`."""
     best: int
     """Highest possible sum of payoffs."""
@@ -144,8 +148,8 @@ def compare_with_theory(outcome: Outcome, names: Mapping[str, str]) -> Rows:
     """Return a table as rows, header first, that compares each side's share and its value with theory."""
     rows = [("", *(names[seat] for seat in outcome.seats), "sum")]
     if outcome.shares:
-        held = [describe_share(share, outcome.items, ", ") for share in outcome.shares]
-        rows.append(("got" if outcome.deal else "on the table", *held, ""))
+        share_texts = [describe_share(share, outcome.items, ", ") for share in outcome.shares]
+        rows.append(("got" if outcome.deal else "on the table", *share_texts, ""))
     payoffs = _compute_payoffs(outcome)
     rows += [
         ("value per item", *(describe_values(own, outcome.items) for own in outcome.values), ""),
@@ -166,23 +170,24 @@ def summarise(outcome: Outcome, names: Mapping[str, str]) -> str:
     """Return a summary of how the talks ended, what each side got, and theory. It addresses the side named `you`."""
     lines = []
     if not outcome.deal:
-        lines.append(f"No deal: {outcome.why}.")
+        lines.append(f"No deal: {outcome.reason}.")
         if outcome.shares:
-            would = (
+            results = (
                 f"{names[seat]} would get {describe_share(share, outcome.items)}, worth {worth(own, share)} of {WORTH}"
                 for seat, share, own in zip(outcome.seats, outcome.shares, outcome.values, strict=True)
             )
-            lines.append(f"On the table lay: {'; '.join(would)}.")
-    me = next((place for place, seat in enumerate(outcome.seats) if names[seat] == "you"), None)
+            lines.append(f"On the table lay: {'; '.join(results)}.")
+    index = next((place for place, seat in enumerate(outcome.seats) if names[seat] == "you"), None)
     payoffs = _compute_payoffs(outcome)
-    if me is None:
+    if index is None:
         first, second = outcome.seats
         clauses = [f"{first} got {payoffs[0]} of {WORTH}, {second} {payoffs[1]}"]
         clauses += [f"{name} would have given {first} {a}, {second} {b}" for name, (a, b) in _list_theories(outcome)]
     else:
-        clauses = [f"You got {payoffs[me]} of {WORTH}"]
+        clauses = [f"You got {payoffs[index]} of {WORTH}"]
         clauses += [
-            f"{name} would have given you {d[me]}, the other side {d[1 - me]}" for name, d in _list_theories(outcome)
+            f"{name} would have given you {d[index]}, the other side {d[1 - index]}"
+            for name, d in _list_theories(outcome)
         ]
     return "\n".join([*lines, "; ".join(clauses) + "."])
 

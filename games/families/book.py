@@ -82,8 +82,8 @@ class Book:
             return question
         lead = LEAD.match(words)
         readings = {self.phrases[phrase] for phrase in self.pattern.findall(words)}
-        left = self.pattern.sub("", words[lead.end() :]).split() if lead else ["?"]
-        return readings.pop() if len(readings) == 1 and FILLER.issuperset(left) else ""
+        remaining = self.pattern.sub("", words[lead.end() :]).split() if lead else ["?"]
+        return readings.pop() if len(readings) == 1 and FILLER.issuperset(remaining) else ""
 
 
 def make_book(rows: Iterable[tuple[str, Iterable[str], Iterable[str]]], synonyms: Mapping[str, str]) -> Book:
@@ -93,10 +93,12 @@ def make_book(rows: Iterable[tuple[str, Iterable[str], Iterable[str]]], synonyms
     """
     alike: dict[frozenset[str], tuple[list[str], set[str]]] = {}
     for name, spellings, facts in rows:
-        names, accepted = alike.setdefault(frozenset(facts), ([], set()))
+        names, spellings_seen = alike.setdefault(frozenset(facts), ([], set()))
         names.append(name)
-        accepted.update(fold(spelling).replace(" ", "") for spelling in [name, *spellings])
-    things = tuple(Thing(tuple(names), frozenset(accepted - {""}), facts) for facts, (names, accepted) in alike.items())
+        spellings_seen.update(fold(spelling).replace(" ", "") for spelling in [name, *spellings])
+    things = tuple(
+        Thing(tuple(names), frozenset(spellings_seen - {""}), facts) for facts, (names, spellings_seen) in alike.items()
+    )
     questions = tuple(sorted({fact for facts in alike for fact in facts}, key=_sort_key))
     acts = {fold(name): f"GUESS {name}" for thing in things for name in thing.names}
     acts |= {fold(question): f"ASK {question}" for question in questions}

@@ -21,7 +21,7 @@ class House(Protocol):
     places: dict[str, Cell | None]
     """Room of each item, or None if the walker carries it."""
     position: Cell
-    wanted: str
+    target_item: str
     goal: Cell
 
     def acts(self) -> list[str]:
@@ -46,17 +46,17 @@ def draw_house(size: int, rng: np.random.Generator) -> tuple[list[Cell], Doors]:
 
 def count_fewest_acts(house: House) -> int:
     """Return the number of acts of the shortest solution: go to the item, TAKE, go to the goal room, DROP."""
-    steps = measure_distances(house.doors, house.places[house.wanted] or house.position)
+    steps = measure_distances(house.doors, house.places[house.target_item] or house.position)
     return steps[house.position] + 1 + steps[house.goal] + 1
 
 
 def find_best_act(house: House) -> str:
     """Return the next act of a shortest solution, given full knowledge of the house."""
-    item_place, ways = house.places[house.wanted], house.doors[house.position]
+    item_place, ways = house.places[house.target_item], house.doors[house.position]
     if item_place == house.position:
-        return f"TAKE {house.wanted}"
+        return f"TAKE {house.target_item}"
     if item_place is None and house.position == house.goal:
-        return f"DROP {house.wanted}"
+        return f"DROP {house.target_item}"
     steps = measure_distances(house.doors, item_place or house.goal)
     return f"GO {min(ways, key=lambda direction: steps[ways[direction]])}"
 

@@ -15,7 +15,7 @@ class State(NamedTuple):
     position: Cell
     keys: frozenset[Cell]
     """Cells where a key lies."""
-    held: int
+    key_count: int
     """Number of keys that the walker has; any key opens any door."""
     locked: frozenset[Door]
 
@@ -46,10 +46,10 @@ def take_step(doors: Doors, state: State, direction: str) -> State:
     """
     target = doors[state.position].get(direction)
     door = frozenset((state.position, target)) if target else None
-    if target is None or (door in state.locked and not state.held):
+    if target is None or (door in state.locked and not state.key_count):
         return state
-    held = state.held - (door in state.locked) + (target in state.keys)
-    return State(target, state.keys - {target}, held, state.locked - {door})
+    key_count = state.key_count - (door in state.locked) + (target in state.keys)
+    return State(target, state.keys - {target}, key_count, state.locked - {door})
 
 
 def count_steps_left(doors: Doors, start: State, goal: Cell) -> int:

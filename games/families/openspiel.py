@@ -176,10 +176,10 @@ class OpenSpielGame(TextGame):
         if (word := self._find_word(act)) is None:
             raise IllegalAct("write one of the legal acts")
         action = self._acts[word]
-        shown = self.text_for_others(action, word)
+        public_text = self.text_for_others(action, word)
         self.state.apply_action(action)
         self._advance()
-        return shown
+        return public_text
 
     def next_seat(self, seat: str) -> str:
         """Return the seat to move according to OpenSpiel; after the end, `seat` itself."""
@@ -203,14 +203,14 @@ class OpenSpielGame(TextGame):
         state = self.state
         while state.is_chance_node():
             outcome = self._scripted.pop(0) if self._scripted else self._draw_outcome(state.chance_outcomes())
-            news = self.chance_word(outcome)
+            chance_text = self.chance_word(outcome)
             state.apply_action(outcome)
-            if news:
-                self.tell(news)
+            if chance_text:
+                self.tell(chance_text)
         returns = self.returns()
         if returns != self._returns:
-            for seat, now, before in zip(self.seats, returns, self._returns, strict=True):
-                self.pay(seat, OUTCOME, now - before)
+            for seat, new, old in zip(self.seats, returns, self._returns, strict=True):
+                self.pay(seat, OUTCOME, new - old)
             self._returns = returns
         if state.is_terminal():
             self._acts: dict[str, int] = {}
@@ -219,10 +219,10 @@ class OpenSpielGame(TextGame):
             self._acts = self.words(state.legal_actions())
 
     def _draw_outcome(self, outcomes: list[tuple[int, float]]) -> int:
-        left = self._rng.random()
+        remaining = self._rng.random()
         for outcome, chance in outcomes:
-            left -= chance
-            if left < 0:
+            remaining -= chance
+            if remaining < 0:
                 return outcome
         return outcomes[-1][0]
 

@@ -47,14 +47,14 @@ class Questions(Solitaire):
         """Hide a thing of the split, drawn uniformly, or the one named in the options. Raises ValueError if unknown."""
         things = select_split(self.split, self.book.things)
         if "thing" in options:
-            wanted = fold(str(options["thing"])).replace(" ", "")
-            things = tuple(thing for thing in self.book.things if wanted in thing.spellings)
+            name = fold(str(options["thing"])).replace(" ", "")
+            things = tuple(thing for thing in self.book.things if name in thing.spellings)
             if not things:
                 raise ValueError(f"thing must be the name of a known {self.noun}, not {options['thing']!r}")
         # An index, so that a clone does not copy the book.
         self._hidden = int(self.book.things.index(things[rng.integers(len(things))]))
         self._answers: dict[str, str] = {}
-        self._asked = 0
+        self._question_count = 0
 
     @property
     def hidden(self) -> Thing:
@@ -64,10 +64,10 @@ class Questions(Solitaire):
     def rules(self) -> str:
         """Return the rules as one paragraph: the aim, all questions and the number of turns."""
         plain = [question for question in self.book.questions if " " not in question]
-        valued: dict[str, list[str]] = {}
+        values_by_attribute: dict[str, list[str]] = {}
         for attribute, _, value in (question.partition(" ") for question in self.book.questions):
-            valued.setdefault(attribute, []).extend([value] if value else [])
-        lines = [f"ASK {attribute} {'/'.join(values)}" for attribute, values in valued.items() if values]
+            values_by_attribute.setdefault(attribute, []).extend([value] if value else [])
+        lines = [f"ASK {attribute} {'/'.join(values)}" for attribute, values in values_by_attribute.items() if values]
         return (
             f"Find the hidden {self.noun} by yes/no questions. ASK {'/'.join(plain)}; {'; '.join(lines)}; "
             f"or GUESS and a name. {self.max_turns} turns in all, guesses included.{self.notes}"
@@ -88,17 +88,17 @@ class Questions(Solitaire):
         if not reading:
             raise IllegalAct("write ASK and one of the questions, or GUESS and a name")
         kind, _, subject = reading.partition(" ")
-        solved = kind == "GUESS" and fold(subject).replace(" ", "") in self.hidden.spellings
-        yes = solved or (kind == "ASK" and subject in self.hidden.facts)
+        is_solved = kind == "GUESS" and fold(subject).replace(" ", "") in self.hidden.spellings
+        yes = is_solved or (kind == "ASK" and subject in self.hidden.facts)
         self._answers[reading] = "yes" if yes else "no"
-        self._asked += kind == "ASK"
-        if not solved:
+        self._question_count += kind == "ASK"
+        if not is_solved:
             self.tell(f"{reading}: {self._answers[reading]}")
         names = " or ".join(self.hidden.names)
-        self.score(seat, solved, f"Yes, it is {names}.", f"No turns are left; it was {names}.")
+        self.score(seat, is_solved, f"Yes, it is {names}.", f"No turns are left; it was {names}.")
         return reading
 
     def figures(self) -> dict[str, float | bool | str]:
         """Return `solved`, the numbers of `questions` and `guesses`, and `answer`, the hidden thing's first name."""
-        counts = {"questions": self._asked, "guesses": self.turns - self._asked}
+        counts = {"questions": self._question_count, "guesses": self.turns - self._question_count}
         return {**super().figures(), **counts, "answer": self.hidden.names[0]}

@@ -39,19 +39,19 @@ class SimultaneousGame(TextGame):
         """Start without finished rounds and choices, and keep `rng` to draw whether another round follows."""
         self._rng = rng
         self.history: list[list[Any]] = []  # the choices of each finished round, in the seats' order
-        self.chosen: dict[str, Any] = {}
+        self.choices: dict[str, Any] = {}
 
     def public(self) -> dict[str, Any]:
         """Return `round` (from 1), the maximal `rounds`, and `history`: past rounds' choices in the order of seats."""
-        now = min(len(self.history) + 1, self.rounds)
-        return {"round": now, "rounds": self.rounds, "history": [[*choices] for choices in self.history]}
+        round_ = min(len(self.history) + 1, self.rounds)
+        return {"round": round_, "rounds": self.rounds, "history": [[*choices] for choices in self.history]}
 
     def play(self, seat: str, act: str) -> str:
         """Store the seat's choice, which stays hidden, and return "". The last choice of a round settles it."""
-        self.chosen[seat] = self.read(seat, act)
-        if len(self.chosen) == len(self.seats):
-            choices = [self.chosen[name] for name in self.seats]
-            self.chosen = {}
+        self.choices[seat] = self.read(seat, act)
+        if len(self.choices) == len(self.seats):
+            choices = [self.choices[name] for name in self.seats]
+            self.choices = {}
             self.history.append(choices)
             self.settle(choices)
             if len(self.history) == self.rounds or not self._draw_continuation():
@@ -60,7 +60,7 @@ class SimultaneousGame(TextGame):
 
     def next_seat(self, seat: str) -> str:
         """Return the next seat to choose; each round starts one seat later than the previous one."""
-        return self.seats[(len(self.history) + len(self.chosen)) % len(self.seats)]
+        return self.seats[(len(self.history) + len(self.choices)) % len(self.seats)]
 
     def _draw_continuation(self) -> bool:
         return self.continuation == 1 or self._rng.random() < self.continuation

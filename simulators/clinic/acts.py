@@ -69,7 +69,7 @@ def rules(table: Table, terse: bool, pay: str, open_book: bool) -> str:
         return " ".join(
             f"{format_act(kind, 0, table, True)}-{format_act(kind, last, table, True)}" for kind, last in ends
         )
-    tests = "; ".join(f"{test} ({', '.join(shown)})" for test, shown in table.tests.items())
+    tests = "; ".join(f"{test} ({', '.join(findings)})" for test, findings in table.tests.items())
     lines = [
         f"You are the doctor in {table.world}: find out which disease the patient has. ASK symptom: the patient "
         "says yes, no or unsure, and may be wrong. TEST name: shows its findings and is never wrong. DIAGNOSE disease "

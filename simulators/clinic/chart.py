@@ -10,9 +10,9 @@ from simulators.clinic.signs import LETTERS
 from simulators.clinic.table import Table
 from simulators.extractor import Stance
 
-SAID: Mapping[Stance, str] = {"inform": "yes", "deny": "no", "unknown": "unsure"}
+ANSWER_WORDS: Mapping[Stance, str] = {"inform": "yes", "deny": "no", "unknown": "unsure"}
 MARKS: Mapping[Stance, str] = {"inform": "+", "deny": "-", "unknown": "?"}
-TOLD = "!"
+COMPLAINT_MARK = "!"
 
 
 @dataclass
@@ -27,7 +27,7 @@ class Chart:
     """Whether a finding is present, for the findings of the tests made."""
     strain: int = 0
     """Strain on the patient's patience: 1 per new question, 2 per repeated one."""
-    gone: bool = False
+    has_left: bool = False
     """Whether the patient has lost patience and no longer answers."""
 
     def knows(self, symptom: int) -> bool:
@@ -41,15 +41,15 @@ class Chart:
 
     def add_findings(self, test: int, findings: tuple[bool, ...], table: Table) -> str:
         """Add a test's findings to the chart and return them as text. `findings` has all findings of the patient."""
-        first, shown = table.locate_findings(test)
-        self.findings |= {finding: findings[finding] for finding in range(first, first + len(shown))}
-        return "; ".join(f"{name}: {'yes' if self.findings[first + n] else 'no'}" for n, name in enumerate(shown))
+        first, names = table.locate_findings(test)
+        self.findings |= {finding: findings[finding] for finding in range(first, first + len(names))}
+        return "; ".join(f"{name}: {'yes' if self.findings[first + n] else 'no'}" for n, name in enumerate(names))
 
     def as_facts(self, table: Table) -> dict[str, Any]:
         """Return the chart by name: {"complaint": symptoms, "answers": yes/no/unsure, "findings": yes/no}."""
         return {
             "complaint": [table.symptom_names[symptom] for symptom in self.complaint],
-            "answers": {table.symptom_names[symptom]: SAID[stance] for symptom, stance in self.answers.items()},
+            "answers": {table.symptom_names[symptom]: ANSWER_WORDS[stance] for symptom, stance in self.answers.items()},
             "findings": {
                 table.all_findings[finding]: "yes" if is_present else "no"
                 for finding, is_present in self.findings.items()
@@ -61,10 +61,10 @@ class Chart:
 
         Marks of symptoms are ! (complaint), + (yes), - (no) and ? (unsure); those of findings are + and -.
         """
-        parts = [LETTERS[symptom] + TOLD for symptom in self.complaint]
+        parts = [LETTERS[symptom] + COMPLAINT_MARK for symptom in self.complaint]
         parts += [LETTERS[symptom] + MARKS[stance] for symptom, stance in self.answers.items()]
         for test in range(len(table.tests)):
-            first, shown = table.locate_findings(test)
+            first, names = table.locate_findings(test)
             if first in self.findings:
-                parts.append(f"{test + 1}" + "".join("-+"[self.findings[first + n]] for n in range(len(shown))))
+                parts.append(f"{test + 1}" + "".join("-+"[self.findings[first + n]] for n in range(len(names))))
         return "".join(parts)

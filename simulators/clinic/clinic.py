@@ -118,9 +118,9 @@ class Clinic(PersonGame):
         return 1 / self.diseases
 
     @property
-    def left(self) -> int:
+    def remaining_acts(self) -> int:
         """Remaining questions and tests together; 0 once the patient has lost patience."""
-        return 0 if self.chart.gone else self.budget - self.questions - self.tests
+        return 0 if self.chart.has_left else self.budget - self.questions - self.tests
 
     # Methods of TextGame and Simulator.
 
@@ -134,14 +134,14 @@ class Clinic(PersonGame):
         else:
             persona = self.draw_persona(record_rng)
             record = self.draw_entity(
-                lambda: draw_record(record_rng, self.table, persona, self.slip), lambda drawn: str(drawn.entity)
+                lambda: draw_record(record_rng, self.table, persona, self.slip), lambda record: str(record.entity)
             )
         self.patient = Patient(record, wording_rng, self.person, self.table)
         self.chart = Chart(complaint=() if self.is_played else record.complaint)
-        self.tested: list[int] = []
+        self.tests_made: list[int] = []
         self.questions = self.tests = self.repeated = 0
         self.named: int | None = None
-        self.recommended: int | None = None
+        self.recommendation: int | None = None
         self.potential = self._compute_potential()
         if self.is_played:
             self.patient.template, self.agent_selection = self.patient.draw_opening(), PATIENT
@@ -156,7 +156,7 @@ class Clinic(PersonGame):
 
     def public(self) -> dict[str, Any]:
         """Return the facts for all seats: {"left": remaining questions and tests together}."""
-        return {"left": self.left}
+        return {"left": self.remaining_acts}
 
     def private(self, seat: str) -> dict[str, Any]:
         """Return a seat's private facts: the doctor's chart, in words or marks; for the patient `Patient.as_facts`."""
@@ -172,9 +172,9 @@ class Clinic(PersonGame):
         if seat == PATIENT:
             return None if self.person == "render" else list(SHORT.values())
         open_acts = [("d", disease) for disease in range(self.diseases)]
-        if self.left:
+        if self.remaining_acts:
             open_acts += [("a", symptom) for symptom in range(self.symptoms) if not self.chart.knows(symptom)]
-            open_acts += [("t", test) for test in range(len(self.table.tests)) if test not in self.tested]
+            open_acts += [("t", test) for test in range(len(self.table.tests)) if test not in self.tests_made]
         ends = [self.advice.format_suffix(index) for index in range(self.advice.count)] or [""]
         return [
             acts.format_act(kind, index, self.table, self.terse) + end
@@ -194,18 +194,18 @@ class Clinic(PersonGame):
         """
         if seat == PATIENT:
             return self._listen(act)
-        plain, recommended = self.advice.split(act)
+        plain, recommendation = self.advice.split(act)
         kind, index = acts.read_act(plain, self.table, self.terse)
-        self.advice.check_act(kind, recommended)
+        self.advice.check_act(kind, recommendation)
         if kind == "d":
-            self._diagnose(index, recommended)
-        elif not self.left:
+            self._diagnose(index, recommendation)
+        elif not self.remaining_acts:
             self._overrun()
         elif kind == "a":
             self._ask(index)
         else:
             self._test(index)
-        return acts.format_act(kind, index, self.table, self.terse) + self.advice.format_suffix(recommended)
+        return acts.format_act(kind, index, self.table, self.terse) + self.advice.format_suffix(recommendation)
 
     def figures(self) -> dict[str, float | bool | str]:
         """Return the match's figures: its outcome and costs, and exact posteriors given the doctor's chart.
@@ -227,7 +227,7 @@ class Clinic(PersonGame):
             "answer": names[record.disease],
             **({"letter": acts.list_codes("d")[record.disease]} if self.terse else {}),
             "diagnosis": "" if self.named is None else names[self.named],
-            **({"advised": self.recommended == self.advice.right[record.disease]} if self.advice.count else {}),
+            **({"advised": self.recommendation == self.advice.right[record.disease]} if self.advice.count else {}),
             "budget": self.budget,
             "questions": self.questions,
             "tests": self.tests,
@@ -238,7 +238,7 @@ class Clinic(PersonGame):
             "regret": float(chances.max()) - posterior_named,
             "entropy": entropy(chances),
             "patient": record.persona,
-            "patient_left": self.chart.gone,
+            "patient_left": self.chart.has_left,
             **self.patient.figures(),
         }
 
@@ -250,9 +250,9 @@ class Clinic(PersonGame):
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
         """Return, by secret, the texts that reveal it: the disease, and symptoms neither asked about nor mentioned."""
-        untold = [name for sign, name in enumerate(self.table.symptom_names) if not self.chart.knows(sign)]
+        unknown_symptoms = [name for sign, name in enumerate(self.table.symptom_names) if not self.chart.knows(sign)]
         disease = self.table.names[self.patient.record.disease]
-        return {"disease": (disease,), **{name: self.table.words.list_phrases(name) for name in untold}}
+        return {"disease": (disease,), **{name: self.table.words.list_phrases(name) for name in unknown_symptoms}}
 
     def check_person(self, text: str) -> Faults:
         """Return the faults of a played patient's text (`Patient.check`)."""
@@ -266,13 +266,13 @@ class Clinic(PersonGame):
             self.pay(DOCTOR, "information", -self.potential)
         super().end(reason, announcement)
 
-    def _diagnose(self, disease: int, recommended: int | None) -> None:
-        self.named, self.recommended, record = disease, recommended, self.patient.record
+    def _diagnose(self, disease: int, recommendation: int | None) -> None:
+        self.named, self.recommendation, record = disease, recommendation, self.patient.record
         right = disease == record.disease
         self.pay(DOCTOR, "diagnosis", self.fees.diagnosis * right)
         if self.advice.count and self.fees.recommendation:
-            advised = recommended == self.advice.right[record.disease]
-            self.pay(DOCTOR, "recommendation", self.fees.recommendation * advised)
+            is_advice_right = recommendation == self.advice.right[record.disease]
+            self.pay(DOCTOR, "recommendation", self.fees.recommendation * is_advice_right)
         if self.person == "free":
             self.pay(PATIENT, "diagnosis", float(right))
         self.end("diagnosis", f"{'Right' if right else 'Wrong'}: it is {self.table.names[record.disease]}.")
@@ -285,11 +285,11 @@ class Clinic(PersonGame):
 
     def _ask(self, symptom: int) -> None:
         self.questions += 1
-        again = self.chart.knows(symptom)
-        self.chart.strain += 2 if again else 1
+        is_repeat = self.chart.knows(symptom)
+        self.chart.strain += 2 if is_repeat else 1
         self.patient.ask(symptom)
         self._charge("cost", self.fees.question)
-        if again:
+        if is_repeat:
             self._charge_repeat()
         if self.person == "script":
             self.tell(self.patient.template, DOCTOR, sender=PATIENT)
@@ -298,9 +298,9 @@ class Clinic(PersonGame):
     def _test(self, test: int) -> None:
         self.tests += 1
         self._charge("cost", self.fees.test)
-        if test in self.tested:
+        if test in self.tests_made:
             self._charge_repeat()
-        self.tested.append(test)
+        self.tests_made.append(test)
         self.tell(self.chart.add_findings(test, self.patient.record.findings, self.table), DOCTOR, sender=LAB)
         self._pay_information()
 
@@ -325,7 +325,7 @@ class Clinic(PersonGame):
         words, facts, fines = reading
         for part, fine in fines.items():
             self.pay(PATIENT, part, fine)
-        self.chart.gone |= self.is_played and bool(LEAVING.search(words))
+        self.chart.has_left |= self.is_played and bool(LEAVING.search(words))
         self.patient.template = ""
         if self.patient.due is None:
             self.chart.add_complaint(facts)
@@ -346,7 +346,7 @@ class Clinic(PersonGame):
         self.chart.answers |= {symptom: stance for symptom, stance in facts.items() if not self.chart.knows(symptom)}
         patience = strain_limit(self.patient.record.persona, self.budget) - self.chart.strain
         if may_leave(goal=False, patience=patience, pending=False):
-            self.chart.gone = True
+            self.chart.has_left = True
             self.tell("I have no more time for this.", DOCTOR, sender=PATIENT)
         self._pay_information()
 

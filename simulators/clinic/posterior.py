@@ -77,7 +77,7 @@ class Inference:
         for finding, is_present in chart.findings.items():
             logs += self.log_findings[int(is_present), :, finding][None]
         for row, persona in enumerate(self.personas):
-            if (chart.strain >= strain_limit(persona, budget)) != chart.gone:
+            if (chart.strain >= strain_limit(persona, budget)) != chart.has_left:
                 logs[row] = -np.inf
         if np.isneginf(logs).all():  # see the docstring
             logs = np.log(np.broadcast_to(self.table.prior, logs.shape))
@@ -99,8 +99,8 @@ class Inference:
         """Return the expected information gain about the disease from all findings of each test, by name, in bits."""
         diseases, gains = weights.sum(axis=0), {}
         for test, name in enumerate(self.table.tests):
-            joint, (first, shown) = diseases[None], self.table.locate_findings(test)
-            for finding in range(first, first + len(shown)):
+            joint, (first, names) = diseases[None], self.table.locate_findings(test)
+            for finding in range(first, first + len(names)):
                 joint = (joint[:, None] * np.exp(self.log_findings[:, :, finding])[None]).reshape(-1, len(diseases))
             gains[name] = float(_mutual_information(joint[:, None])[0])
         return gains

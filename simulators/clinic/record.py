@@ -45,23 +45,26 @@ def draw_record(rng: np.random.Generator, table: Table, persona: str, slip: floa
     """
     kind, count = PERSONAS[persona], int(table.symptoms.shape[1])
     disease = int(rng.choice(len(table.prior), p=table.prior))
-    has = rng.random(count) < table.symptoms[disease]
+    has_symptom = rng.random(count) < table.symptoms[disease]
     findings = rng.random(int(table.findings.shape[1])) < table.findings[disease]
     forgotten = rng.random(count) < kind.forgets
     wrong = rng.random(count) < min(1.0, slip * kind.slips)
     open_signs = np.array([not sign.secret for sign in table.signs])
-    volunteered = has & ~forgotten & open_signs & (rng.random(count) < kind.volunteers)
-    says = np.where(volunteered, has, has ^ wrong)
+    volunteered = has_symptom & ~forgotten & open_signs & (rng.random(count) < kind.volunteers)
+    says = np.where(volunteered, has_symptom, has_symptom ^ wrong)
     stances: tuple[Stance, ...] = ("deny", "inform", "unknown")
     answers = tuple(stances[2 if forgotten[n] else int(says[n])] for n in range(count))
     complaint = tuple(int(index) for index in np.flatnonzero(volunteered))
-    return Record(disease, tuple(map(bool, has)), tuple(map(bool, findings)), answers, complaint, persona)
+    return Record(disease, tuple(map(bool, has_symptom)), tuple(map(bool, findings)), answers, complaint, persona)
 
 
 def make_twin(record: Record, disease: int) -> Record:
     """Return a patient with this disease and opposite forgotten symptoms, but the same answers and findings."""
-    has = [yes != (said == "unknown") for yes, said in zip(record.symptoms, record.answers, strict=True)]
-    return replace(record, disease=disease, symptoms=tuple(has))
+    symptoms = [
+        has_symptom != (stance == "unknown")
+        for has_symptom, stance in zip(record.symptoms, record.answers, strict=True)
+    ]
+    return replace(record, disease=disease, symptoms=tuple(symptoms))
 
 
 def restore_record(options: dict[str, Any]) -> Record:

@@ -47,7 +47,7 @@ class Table:
     @functools.cached_property
     def all_findings(self) -> tuple[str, ...]:
         """Names of the findings of all tests, in the order of their indices."""
-        return tuple(finding for shown in self.tests.values() for finding in shown)
+        return tuple(finding for findings in self.tests.values() for finding in findings)
 
     @functools.cached_property
     def words(self) -> Vocabulary:
@@ -57,8 +57,8 @@ class Table:
 
     def locate_findings(self, test: int) -> tuple[int, tuple[str, ...]]:
         """Return the index of a test's first finding and the names of its findings. Their indices are consecutive."""
-        shown = list(self.tests.values())
-        return sum(map(len, shown[:test])), shown[test]
+        findings = list(self.tests.values())
+        return sum(map(len, findings[:test])), findings[test]
 
     def __deepcopy__(self, memo: object) -> Table:
         """Return the same object: copied matches share the table."""

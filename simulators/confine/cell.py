@@ -56,8 +56,8 @@ def check_result(action: str, result: int) -> int:
 
 def call_system(action: str, number: int, *arguments: int | bytes) -> int:
     """Make a system call by its number and return its result. Raises OSError, naming `action`, if it fails."""
-    passed = [ctypes.c_long(value) if isinstance(value, int) else value for value in arguments]
-    return check_result(action, LIBC.syscall(ctypes.c_long(number), *passed))
+    c_arguments = [ctypes.c_long(value) if isinstance(value, int) else value for value in arguments]
+    return check_result(action, LIBC.syscall(ctypes.c_long(number), *c_arguments))
 
 
 def call_prctl(action: str, option: int, value: int = 0) -> None:
@@ -142,8 +142,8 @@ def run_warden(job: dict[str, Any], gate: int, report: int) -> NoReturn:
     if prisoner == 0:
         run_and_exit(report, lambda: run_prisoner(job))
     _, status = os.waitpid(prisoner, 0)
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    os.write(report, f"status {status} {used.ru_utime + used.ru_stime}\n".encode())
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    os.write(report, f"status {status} {usage.ru_utime + usage.ru_stime}\n".encode())
     os._exit(0)
 
 

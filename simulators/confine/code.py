@@ -89,7 +89,7 @@ def run_python(
 
 
 def find_obstacle() -> str:
-    """Return "" if a trial run shows that code can be confined here, else the reason why not and what to do."""
+    """Return "" if a trial run shows that code can be confined here, else the reason and a remedy."""
     try:
         return _try_escape()
     except ConfineError as error:

@@ -96,8 +96,8 @@ class Guard:
         if action == sqlite3.SQLITE_READ:
             # For a subquery of which no column is read, SQLite asks about the subquery's alias.
             alias = not second and table not in self.modules and not table.startswith("pragma_")
-            known = table in self.tables or table in SCHEMA or table in TABLE_FUNCTIONS
-            return self._deny_if(not known and not alias, f"the table {first} is not allowed")
+            is_known = table in self.tables or table in SCHEMA or table in TABLE_FUNCTIONS
+            return self._deny_if(not is_known and not alias, f"the table {first} is not allowed")
         if action in CHANGES and table.startswith("sqlite_"):
             # Every change of the schema, and every use of a table module of SQLite, begins like this.
             return self._deny_if(True, "only this database's own tables can be used, and its schema cannot be changed")
@@ -105,8 +105,8 @@ class Guard:
             return self._deny_if(not self.write or table not in self.tables, f"{ACTIONS[action]}: {first} is read-only")
         return self._deny_if(True, f"{ACTIONS.get(action, 'this')} is not allowed")
 
-    def _deny_if(self, denied: bool, refusal: str) -> int:
-        if not denied:
+    def _deny_if(self, is_denied: bool, refusal: str) -> int:
+        if not is_denied:
             return sqlite3.SQLITE_OK
         self.refusal = self.refusal or refusal
         return sqlite3.SQLITE_DENY

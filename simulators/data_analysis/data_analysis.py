@@ -77,7 +77,7 @@ class DataAnalysis(Simulator):
         self.kind: Kind = kinds[int(rng.integers(len(kinds)))]
         self.session = Session(self.data, self.kind)
         self._runs = self._errors = 0
-        self._right = False
+        self._is_right = False
 
     def _draw_identity(self, rng: np.random.Generator) -> str:
         if self.source == "generated":
@@ -145,9 +145,9 @@ class DataAnalysis(Simulator):
         if parsed is None:
             raise IllegalAct(USAGE)
         if parsed.verb == "answer":
-            self._right = self.question.is_right(parsed.text)
-            self.pay(seat, RIGHT, float(self._right))
-            self.end(RIGHT if self._right else WRONG, f"That is {RIGHT if self._right else WRONG}.")
+            self._is_right = self.question.is_right(parsed.text)
+            self.pay(seat, RIGHT, float(self._is_right))
+            self.end(RIGHT if self._is_right else WRONG, f"That is {RIGHT if self._is_right else WRONG}.")
             return ""
         if parsed.verb == "code":
             output = self.session.run_python(parsed.text)
@@ -170,7 +170,7 @@ class DataAnalysis(Simulator):
         their names; `tables`, their format; `runs` of code, and `errors`, the failed runs; `question` and `answer`.
         """
         return {
-            "score": float(self._right), "success": self._right, "depth": self.question.depth,
+            "score": float(self._is_right), "success": self._is_right, "depth": self.question.depth,
             "operations": " ".join(self.question.kinds), "tables": self.kind, "runs": self._runs,
             "errors": self._errors, "question": self.question.words, "answer": str(self.question.answer),
         }  # fmt: skip

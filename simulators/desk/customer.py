@@ -31,13 +31,13 @@ OPENINGS: Mapping[Manner, str] = {
     "vague": "Hello, well, let me think. I would like to {ask}, I think.",
     "hurried": "Hi, quickly please: I need to {ask}.",
 }
-NEXT: Mapping[Manner, str] = {
+NEXT_REQUESTS: Mapping[Manner, str] = {
     "plain": "Thank you. I would also like to {ask}.",
     "terse": "Next: {ask}.",
     "vague": "Thanks. Oh, there was something more. I would like to {ask}.",
     "hurried": "Good. I also need to {ask}.",
 }
-STILL: Mapping[Manner, str] = {
+REMINDERS: Mapping[Manner, str] = {
     "plain": "As I said, I would like to {ask}.",
     "terse": "I want to {ask}.",
     "vague": "Sorry, where were we? I would like to {ask}.",
@@ -47,17 +47,17 @@ YES: Mapping[Manner, str] = {
     "plain": "Yes, please go ahead.", "terse": "Yes.", "vague": "Yes, I think that is right.", "hurried": "Yes, do it.",
 }  # fmt: skip
 NO = "No, that is not what I asked for."
-WHY = "Why not?"
-INSIST = "Are you sure? Please make an exception."
+REASON_QUESTION = "Why not?"
+EXCEPTION_REQUEST = "Are you sure? Please make an exception."
 GOODBYE = "Thank you, that was all. Goodbye."
-ENOUGH = "I have had enough of this. Goodbye."
+IMPATIENT_GOODBYE = "I have had enough of this. Goodbye."
 
 
 @dataclass
 class Customer:
     """Scripted customer: its hidden record and the state of the conversation.
 
-    Call `open` once, then `hear` for each message of the agent, until `gone` is set.
+    Call `open` once, then `hear` for each message of the agent, until `departure` is set.
     """
 
     record: Record
@@ -74,14 +74,14 @@ class Customer:
     """Identity that it has stated: email or name, and postcode."""
     fruitless: int = 0
     """Number of unhelpful messages of the agent."""
-    gone: str = ""
+    departure: str = ""
     """Reason for leaving: `served` or `left`; "" while it stays."""
     has_insisted: bool = False
     acts: list[Act] = field(default_factory=list)
     """Speech acts of its last message."""
     is_number_asked: bool = False
     """Whether the agent asked for the number of the current goal."""
-    said: str = ""
+    own_words: str = ""
     """Text of all messages that a seat (person "free" or "played") wrote in its own words."""
     unclear: bool = False
     """Whether the seat's own words left the request unclear."""
@@ -105,7 +105,7 @@ class Customer:
     def revealed_text(self) -> str:
         """Return the text that the customer has revealed: requests so far, stated identity, and a seat's own words."""
         requests = " ".join(f"{goal.subject} {goal.ask}" for goal in self.record.goals[: self.goal_index + 1])
-        return f"{requests} {' '.join(self.identity.values())}{self.said}"
+        return f"{requests} {' '.join(self.identity.values())}{self.own_words}"
 
     @property
     def stated_goal(self) -> Goal:
@@ -126,14 +126,14 @@ class Customer:
         words |= {tool: list(verbs) for tool, verbs in self.verbs.items()}
         return make_vocabulary(words)
 
-    def read(self, text: str, proposed: bool) -> Reading:
+    def read(self, text: str, has_proposal: bool) -> Reading:
         """Parse a seat's text into facts and unclear words.
 
-        If a write was `proposed`, a yes or no becomes the fact `AGREEMENT`.
+        With `has_proposal`, a write was proposed, and a yes or no becomes the fact `AGREEMENT`.
         """
         text = _space_out(text)
         reading = self.build_vocabulary().understand(text)
-        stance = read_agreement(text) if proposed else None
+        stance = read_agreement(text) if has_proposal else None
         if stance is None:
             return reading
         return Reading({**reading.facts, AGREEMENT: stance}, reading.unclear - LEXICON)
@@ -154,8 +154,8 @@ class Customer:
         Contains "" if the record has no wrong number for some goal, and `ACCOUNT` for a goal about the account.
         """
         pairs = zip(self.record.goals, self.record.forgets_numbers, strict=True)
-        right = {goal.subject for goal, forgotten in pairs if not forgotten}
-        return right | {*self.record.wrong_numbers}
+        right_numbers = {goal.subject for goal, forgets in pairs if not forgets}
+        return right_numbers | {*self.record.wrong_numbers}
 
     def choose_identity(self) -> dict[str, str]:
         """Return the identity to state now: email or name, and postcode. The postcode can be wrong the first time."""
@@ -171,7 +171,7 @@ class Customer:
             "no": NO,
             "identity": " ".join(_identity_texts(self.choose_identity())),
             "number": self._number_statement()[1],
-            "request": STILL[self.manner].format(ask=self._word_request()),
+            "request": REMINDERS[self.manner].format(ask=self._word_request()),
             "bye": GOODBYE,
         }
 
@@ -184,17 +184,17 @@ class Customer:
     def open(self) -> str:
         """Start the first goal and return the opening message: the request and, if volunteered, the identity."""
         self.outcomes = [Outcome()]
-        said = self._ask(OPENINGS)
-        return f"{said} {self._identify()}" if self.record.volunteers else said
+        request = self._ask(OPENINGS)
+        return f"{request} {self._identify()}" if self.record.volunteers else request
 
     def note_write(self, tool: str, subject: str) -> None:
-        """Record a completed write: mark the current goal as `written` if it has the goal's tool and subject."""
+        """Record a completed write: set `is_written` if it has the current goal's tool and subject."""
         if (tool, subject) == (self.goal.tool, self.goal.subject):
-            self.outcomes[self.goal_index].written = True
+            self.outcomes[self.goal_index].is_written = True
 
     def is_closed(self, index: int) -> bool:
         """Return True if the goal with this index is closed: served or denied."""
-        return index < len(self.outcomes) and self.outcomes[index].closed
+        return index < len(self.outcomes) and self.outcomes[index].is_closed
 
     def set_goal(self, index: int) -> None:
         """Make the goal with this index the current one."""
@@ -206,41 +206,41 @@ class Customer:
         """Process the agent's message and return the customer's reply. Its speech acts are stored in `acts`.
 
         Updates the current goal's outcome and the consent, and starts the next goal when this one is settled. Sets
-        `gone` if the customer leaves: "served" after the last goal, "left" when its patience is exhausted.
+        `departure` if the customer leaves: "served" after the last goal, "left" when its patience is exhausted.
         """
-        self.acts, said = [], list[str]()
+        self.acts, replies = [], list[str]()
         outcome, useful = self.outcomes[self.goal_index], False
         facts = {name: value for name, value in speech.facts.items() if name in self.goal.facts}
-        useful |= bool(facts.keys() - outcome.told.keys())
-        outcome.told |= facts
+        useful |= bool(facts.keys() - outcome.told_facts.keys())
+        outcome.told_facts |= facts
         if speech.steps:
-            helpful, shown = self.follow(speech.steps)
+            helpful, reports = self.follow(speech.steps)
             useful |= helpful
-            said += shown
+            replies += reports
         if speech.proposal is not None:
-            said.append(self._answer_proposal(speech.proposal))
-        elif speech.reasons and not outcome.written:
+            replies.append(self._answer_proposal(speech.proposal))
+        elif speech.reasons and not outcome.is_written:
             useful = True
-            said += self._handle_denial(speech)
-        outcome.closed |= self._is_fulfilled(outcome)
+            replies += self._handle_denial(speech)
+        outcome.is_closed |= self._is_fulfilled(outcome)
         if speech.identity:
-            useful |= not self.session.verified
-            said.append(self._identify())
-        if speech.number and not outcome.closed:
+            useful |= not self.session.verified_customer
+            replies.append(self._identify())
+        if speech.number and not outcome.is_closed:
             useful |= not self.is_number_asked
             self.is_number_asked = True
             act, text = self._number_statement()
-            said.append(self._say(*act, text))
-        if outcome.closed and not self.is_write_pending and not said:
+            replies.append(self._say(*act, text))
+        if outcome.is_closed and not self.is_write_pending and not replies:
             return self._start_next_goal()
         self.fruitless += not (useful or self.is_write_pending)
         patience = PERSONAS[self.record.persona].patience
         remaining = 1 if patience == 1 else ENDURANCE * patience - self.fruitless
         if may_leave(goal=False, patience=remaining, pending=self.is_write_pending):
-            return self._leave("left", ENOUGH)
-        if not said:
-            said = [self._say("instruct", "reason", WHY) if speech.denies else self._remind(outcome)]
-        return " ".join(said)
+            return self._leave("left", IMPATIENT_GOODBYE)
+        if not replies:
+            replies = [self._say("instruct", "reason", REASON_QUESTION) if speech.denies else self._remind(outcome)]
+        return " ".join(replies)
 
     def follow(self, steps: Sequence[Step]) -> tuple[bool, list[str]]:
         """Follow instructions about the customer's phone. Returns whether that helped, and statements about the phone.
@@ -282,7 +282,7 @@ class Customer:
         return Act("inform", "number"), f"It is {self._subject_text()}."
 
     def _answer_proposal(self, proposal: Proposal) -> str:
-        if self.outcomes[self.goal_index].written or not self._wants(proposal):
+        if self.outcomes[self.goal_index].is_written or not self._wants(proposal):
             self.session.consent = None
             self.fruitless += 1
             return self._say("deny", "proposal", f"{NO} {self._remind(self.outcomes[self.goal_index])}")
@@ -298,36 +298,36 @@ class Customer:
 
     def _handle_denial(self, speech: Speech) -> Sequence[str]:
         outcome = self.outcomes[self.goal_index]
-        outcome.denied, self.session.consent = speech.reasons, None
+        outcome.denial_reasons, self.session.consent = speech.reasons, None
         if self.record.insists and not self.has_insisted:
             self.has_insisted = True
-            return [self._say("instruct", "exception", INSIST)]
-        outcome.closed = True
+            return [self._say("instruct", "exception", EXCEPTION_REQUEST)]
+        outcome.is_closed = True
         return []
 
     def _remind(self, outcome: Outcome) -> str:
         """Return a message that asks for the missing facts or, until the write is done, repeats the whole request."""
-        missing = [self.facts[name].asks for name in self.goal.facts if name not in outcome.told]
-        if missing and (outcome.written or not self.goal.tool):
+        missing = [self.facts[name].asks for name in self.goal.facts if name not in outcome.told_facts]
+        if missing and (outcome.is_written or not self.goal.tool):
             return self._say("instruct", "fact", f"I would like to know {join_words(missing)}.")
-        return self._ask(STILL)
+        return self._ask(REMINDERS)
 
     def _start_next_goal(self) -> str:
         open_goals = [n for n in range(len(self.record.goals)) if not self.is_closed(n)]
         if not open_goals:
             return self._leave("served", GOODBYE)
         self.set_goal(open_goals[0])
-        return self._ask(NEXT)
+        return self._ask(NEXT_REQUESTS)
 
     def _leave(self, reason: str, words: str) -> str:
-        self.gone = reason
+        self.departure = reason
         return self._say("end", reason, words)
 
     def _is_fulfilled(self, outcome: Outcome) -> bool:
         """Return True if the goal's write is done and its facts were told; False for a goal with neither."""
         if not self.goal.writes and not self.goal.facts:
             return False
-        return (outcome.written or not self.goal.tool) and outcome.told.keys() >= self.goal.facts.keys()
+        return (outcome.is_written or not self.goal.tool) and outcome.told_facts.keys() >= self.goal.facts.keys()
 
 
 def _identity_texts(identity: Mapping[str, str]) -> list[str]:

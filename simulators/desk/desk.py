@@ -1,7 +1,7 @@
 """Service desk game: an agent serves a customer, using tools on a database within a policy.
 
 Success needs three things at the end: the database changed in an acceptable way, the customer was told its facts (or
-denied, for a true reason, what the policy forbids), and no rule was broken. An agent that only stays silent, or grants
+a forbidden request was denied for a true reason), and no rule was broken. An agent that only stays silent, or grants
 every request, does not succeed.
 """
 
@@ -110,16 +110,16 @@ class Desk(PersonGame):
         )
         self.seat = make_seat(self.world, record, self.person)
         self.customer = self.seat.customer
-        self.accepted = tasks.compute_effects(self.world, goals)
-        self.said: list[str] = []
-        self.acts = self.called = self.errors = 0
+        self.accepted_changes = tasks.compute_effects(self.world, goals)
+        self.agent_messages: list[str] = []
+        self.acts = self.call_count = self.errors = 0
         self.success = False
-        opening, self.heard = self.customer.open(), ""
+        opening, self.visible_text = self.customer.open(), ""
         if self.is_played:
             self.seat.request(opening, None, {})
             self.agent_selection = CUSTOMER
         else:
-            self.heard = opening
+            self.visible_text = opening
             self.tell(opening, AGENT, sender=CUSTOMER)
 
     def rules(self) -> str:
@@ -158,10 +158,10 @@ class Desk(PersonGame):
         if seat == CUSTOMER:
             return self.seat.facts()
         if self.terse:
-            words = listing.describe_state(self.world, self.customer, self.heard)
+            words = listing.describe_state(self.world, self.customer, self.visible_text)
             return {"notes": [word.replace("_", " ") for word in words], "marks": listing.abbreviate(words)}
         session = self.world.session
-        return {"verified": bool(session.verified), "agreed": session.consent.tool if session.consent else ""}
+        return {"verified": bool(session.verified_customer), "agreed": session.consent.tool if session.consent else ""}
 
     def legal(self, seat: str) -> list[str] | None:
         """Return the agent's listed acts, or a free or played customer's codes. Other acts may be legal too."""
@@ -207,27 +207,31 @@ class Desk(PersonGame):
         facts, or denied the request, as required.
         """
         goals, world = self.customer.record.goals, self.world
-        right = tasks.judge_facts(goals, self.customer.outcomes)
+        results = tasks.judge_facts(goals, self.customer.outcomes)
         changes = world.find_changes()
-        rows = tasks.has_right_rows(changes, self.accepted)
-        tau = tasks.compute_tau_score(changes, self.accepted, goals, self.said) if self.ended != "illegal" else 0.0
+        rows = tasks.has_right_rows(changes, self.accepted_changes)
+        tau = (
+            tasks.compute_tau_score(changes, self.accepted_changes, goals, self.agent_messages)
+            if self.ended != "illegal"
+            else 0.0
+        )
         breaches = Counter(world.session.breaches)
         return {
             "score": float(self.success),
             "success": self.success,
             "tau_score": tau,
             "rows": rows,
-            "told": sum(right) / len(goals),
+            "told": sum(results) / len(goals),
             "missing_facts": _count_missing(goals, self.customer),
             "breaches": sum(breaches.values()),
             **{f"breach_{name}": count for name, count in sorted(breaches.items())},
             "goals": len(goals),
             "forbidden": sum(bool(goal.reasons) for goal in goals),
-            "messages": len(self.said),
-            "calls": self.called,
+            "messages": len(self.agent_messages),
+            "calls": self.call_count,
             "errors": self.errors,
             "customer": self.customer.record.persona,
-            "customer_left": self.customer.gone == "left",
+            "customer_left": self.customer.departure == "left",
             **self.seat.figures(),
         }
 
@@ -240,7 +244,7 @@ class Desk(PersonGame):
         owner, secrets = self.world.owner, {}
         for person in self.world.fetch_all("SELECT * FROM customers"):
             is_owner = person["id"] == owner.id
-            if not is_owner or not self.world.session.verified:
+            if not is_owner or not self.world.session.verified_customer:
                 texts = [person["email"], *self.world.list_numbers_of(person["id"])]
                 texts += [person["name"], person["address"]] if not is_owner else []
                 secrets[person["id"]] = tuple(
@@ -257,16 +261,16 @@ class Desk(PersonGame):
 
     def list_acts(self) -> dict[str, str]:
         """Return the agent's listed acts by code. They use only values that the agent was shown."""
-        return listing.list_acts(self.world, self.customer, self.policy, self.heard)
+        return listing.list_acts(self.world, self.customer, self.policy, self.visible_text)
 
     def _call(self, call: Call) -> None:
         """Run a tool call, send the result to the agent, count calls and errors, and tell the customer of writes."""
-        done = len(self.world.session.done)
+        write_count = len(self.world.session.done)
         result = run(self.world.tools(), call)
-        self.called, self.errors = self.called + 1, self.errors + result.startswith("Error: ")
-        for tool, subject in self.world.session.done[done:]:
+        self.call_count, self.errors = self.call_count + 1, self.errors + result.startswith("Error: ")
+        for tool, subject in self.world.session.done[write_count:]:
             self.customer.note_write(tool, subject)
-        self.heard += f"\n{result}"
+        self.visible_text += f"\n{result}"
         self.tell(result, AGENT, sender=TOOL)
 
     def _speak(self, speech: Speech) -> None:
@@ -274,9 +278,9 @@ class Desk(PersonGame):
 
         Records a breach if the agent tells facts or denies a request before verification.
         """
-        self.said.append(speech.text)
+        self.agent_messages.append(speech.text)
         discloses = speech.reasons or speech.facts.keys() & self.customer.goal.facts.keys()
-        if discloses and not self.world.session.verified:
+        if discloses and not self.world.session.verified_customer:
             self.world.record_breach(IDENTITY.name)
         identity = self.customer.identity
         answer = self.customer.hear(speech)
@@ -296,24 +300,24 @@ class Desk(PersonGame):
             return ""
         if self.is_played and not self.admit_text(text):
             return ""
-        heard, fines = self.seat.hear(text)
+        utterance, fines = self.seat.hear(text)
         for part, fine in fines.items():
             self.pay(CUSTOMER, part, fine)
-        if heard is None:
+        if utterance is None:
             self.tell(f"Say this and nothing else: {self.seat.template}", CUSTOMER)
             return ""
-        self._take_answer(heard)
-        return heard
+        self._take_answer(utterance)
+        return utterance
 
     def _take_answer(self, answer: str) -> None:
         """Send and record the customer's answer, and end the match if the customer has left."""
-        self.heard += f"\n{answer}"
+        self.visible_text += f"\n{answer}"
         if self.world.handset:
-            self.world.handset.told |= dict(read_claims(answer))
+            self.world.handset.reported_values |= dict(read_claims(answer))
         if self.person == "script":
             self.tell(answer, AGENT, sender=CUSTOMER)
-        if self.customer.gone:
-            self._finish(self.customer.gone)
+        if self.customer.departure:
+            self._finish(self.customer.departure)
 
     def _finish(self, reason: str) -> None:
         """End the match. Pays its success, 1 or 0, to the agent and to a free customer's seat."""
@@ -321,7 +325,7 @@ class Desk(PersonGame):
         self.success = (
             not self.world.session.breaches
             and all(tasks.judge_facts(goals, self.customer.outcomes))
-            and tasks.has_right_rows(self.world.find_changes(), self.accepted)
+            and tasks.has_right_rows(self.world.find_changes(), self.accepted_changes)
             and tasks.has_right_service(self.world, goals)
         )
         for seat in (AGENT, CUSTOMER) if self.person == "free" else (AGENT,):
@@ -331,7 +335,7 @@ class Desk(PersonGame):
 
 def _count_missing(goals: Sequence[Goal], customer: Customer) -> int:
     """Count the facts of allowed goals that were not told correctly."""
-    by_goal = [outcome.told for outcome in customer.outcomes] + [{}] * len(goals)
+    by_goal = [outcome.told_facts for outcome in customer.outcomes] + [{}] * len(goals)
     return sum(
         facts.get(name) != value
         for goal, facts in zip(goals, by_goal, strict=False)

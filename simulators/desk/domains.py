@@ -20,7 +20,10 @@ WORLDS: Mapping[str, type[World]] = {"shop": Shop, "airline": Airline, "phone": 
 
 
 def make_seat(world: World, record: Record, person: Speech) -> Seat:
-    """Create the seat of a match's customer, with the scripted customer in `customer`. `person` says who words it."""
+    """Create the seat of a match's customer, with the scripted customer in `customer`.
+
+    `person` determines whether a script or the seat words its statements.
+    """
     arguments = record, world.session, world.facts, world.subject, world.verbs
     if world.handset:
         if person == "played":

@@ -22,22 +22,24 @@ LETTERS = "abcdefghij"
 AMOUNT = re.compile(r"(?<![\w.-])\d+\.\d{1,2}(?![\w.-])")
 
 
-def list_acts(world: World, customer: Customer, policy: Sequence[Rule], heard: str) -> dict[str, str]:
-    """Return the agent's listed acts by code. They use only numbers and values that occur in `heard`.
+def list_acts(world: World, customer: Customer, policy: Sequence[Rule], visible_text: str) -> dict[str, str]:
+    """Return the agent's listed acts by code. They use only numbers and values that occur in `visible_text`.
 
-    `heard` is all text shown to the agent. Lookups, consent questions, writes and facts are listed only after
+    `visible_text` is all text shown to the agent. Lookups, consent questions, writes and facts are listed only after
     verification. Except for the repairs of a phone line, only those that serve the current goal are listed.
     """
     acts = {"i": "ASK identity", "n": "ASK number"}
     if identity := customer.identity:
         tool = "find_customer" if "email" in identity else "find_customer_by_name"
         acts["f"] = format_call(tool, identity)
-    if world.session.verified:
-        numbers = _find_numbers(customer, heard)
-        reads = world.list_lookups(numbers, [name for name in customer.stated_goal.mentions if name in heard])
+    if world.session.verified_customer:
+        numbers = _find_numbers(customer, visible_text)
+        reads = world.list_lookups(numbers, [name for name in customer.stated_goal.mentions if name in visible_text])
         acts |= _number_acts("l", reads)
         writes = [
-            write for write in customer.stated_goal.writes if all(text in heard for text in write.arguments.values())
+            write
+            for write in customer.stated_goal.writes
+            if all(text in visible_text for text in write.arguments.values())
         ]
         writes += world.list_possible_writes(numbers)
         acts |= _number_acts("c", [f"CONFIRM {write}" for write in writes])
@@ -46,7 +48,7 @@ def list_acts(world: World, customer: Customer, policy: Sequence[Rule], heard: s
             if name not in customer.stated_goal.facts:
                 continue
             acts |= _number_acts(
-                f"t{letter}", [f"TELL {name} {value}" for value in _find_values(world.facts[name], heard)]
+                f"t{letter}", [f"TELL {name} {value}" for value in _find_values(world.facts[name], visible_text)]
             )
     acts |= _number_acts("k", [act for act in world.instructions if act.startswith("LOOK")])
     acts |= _number_acts("s", [act for act in world.instructions if act.startswith("SET")])
@@ -58,7 +60,7 @@ def abbreviate(words: Iterable[str]) -> str:
     return "".join("?" * word.startswith("?") + _initials(word.strip("?")) for word in words)
 
 
-def describe_state(world: World, customer: Customer, heard: str) -> list[str]:
+def describe_state(world: World, customer: Customer, visible_text: str) -> list[str]:
     """Return the match's state as short words: request, missing facts (`?name`), identity, consent and write.
 
     Once the agent has looked up the goal's subject and heard all arguments of its first write, words for the facts on
@@ -67,14 +69,14 @@ def describe_state(world: World, customer: Customer, heard: str) -> list[str]:
     goal, outcome = customer.stated_goal, customer.outcomes[customer.goal_index]
     words = [
         "unclear" if customer.unclear else goal.tool or ("pry" if goal.reasons else "ask"),
-        *("?" + name for name in goal.facts if name not in outcome.told),
+        *("?" + name for name in goal.facts if name not in outcome.told_facts),
     ]
-    words += ["told"] * bool(customer.identity) + ["known"] * bool(world.session.verified)
-    words += ["agreed"] * customer.is_write_pending + ["done"] * outcome.written
+    words += ["told"] * bool(customer.identity) + ["known"] * bool(world.session.verified_customer)
+    words += ["agreed"] * customer.is_write_pending + ["done"] * outcome.is_written
     if (
         goal.writes
         and goal.subject in world.session.looked_up
-        and all(text in heard for text in goal.writes[0].arguments.values())
+        and all(text in visible_text for text in goal.writes[0].arguments.values())
     ):
         words += world.list_marks(goal.writes[0])
     return words + world.list_further_marks(goal)
@@ -90,7 +92,7 @@ def _number_acts(code: str, acts: Sequence[str]) -> dict[str, str]:
     return {f"{code}{number}": act for number, act in enumerate(acts, 1)}
 
 
-def _find_numbers(customer: Customer, heard: str) -> list[str]:
+def _find_numbers(customer: Customer, visible_text: str) -> list[str]:
     """Return the numbers to look up: the customer's stated number, if heard, else the latest numbers heard.
 
     Returns [] if the customer's goal is about its account.
@@ -98,19 +100,19 @@ def _find_numbers(customer: Customer, heard: str) -> list[str]:
     if customer.stated_goal.subject == ACCOUNT:
         return []
     number = customer.number
-    return [number] if number and number in heard else _keep_latest(NUMBER.findall(heard))
+    return [number] if number and number in visible_text else _keep_latest(NUMBER.findall(visible_text))
 
 
-def _find_values(fact: Fact, heard: str) -> list[str]:
-    """Return the texts in `heard` that may be the fact's value, in normal form.
+def _find_values(fact: Fact, visible_text: str) -> list[str]:
+    """Return the texts in `visible_text` that may be the fact's value, in normal form.
 
     For kind "word", these are the fact's possible values that occur, in their order. For other kinds, they are the
     latest `MAX_VALUES` values of the kind, sorted.
     """
     if fact.kind == "word":
-        return [value for value in fact.values if f" {value} " in f" {fold(heard)} "]
+        return [value for value in fact.values if f" {value} " in f" {fold(visible_text)} "]
     pattern = AMOUNT if fact.kind == "amount" else VALUES[fact.kind]
-    return _keep_latest(value for text in pattern.findall(heard) if (value := canonical_fact(fact.kind, text)))
+    return _keep_latest(value for text in pattern.findall(visible_text) if (value := canonical_fact(fact.kind, text)))
 
 
 def _keep_latest(texts: Iterable[str]) -> list[str]:

@@ -1,7 +1,7 @@
 """Customer played by its seat: it opens the conversation, states its goals in any order, and decides when to leave.
 
 The script only keeps track: it evaluates the agent's messages and determines which statement is due. Consent, identity
-and the current goal are parsed from the seat's own words. The agent's listed acts use only what was said.
+and the current goal are parsed from the seat's own words. The agent's listed acts use only statements made so far.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class PlayedCustomer(Customer):
     """Customer whose seat decides what to say. It tracks the stated goals; `note_topics` adds topics."""
 
     topics: set[str] = field(default_factory=set)
-    stated: set[int] = field(default_factory=set)
+    stated_goals: set[int] = field(default_factory=set)
     """Indices of the goals that the seat has mentioned."""
     unclear: bool = True
 
@@ -59,10 +59,10 @@ class PlayedCustomer(Customer):
         """Record the topics of the seat's text. If it names another open goal, that goal becomes the current one."""
         self.topics |= topics
         named = [n for n, keys in enumerate(self.list_topics()) if keys & topics and not self.is_closed(n)]
-        self.stated |= {*named}
+        self.stated_goals |= {*named}
         if named and self.goal_index not in named and not self.is_write_pending:
             self.set_goal(named[0])
-        self.unclear = self.goal_index not in self.stated
+        self.unclear = self.goal_index not in self.stated_goals
 
     def list_unrequested_writes(self) -> set[str]:
         """Return the names of the write tools that none of the customer's goals needs."""
@@ -72,7 +72,7 @@ class PlayedCustomer(Customer):
     def stated_goal(self) -> Goal:
         """Part of the current goal that the seat has stated."""
         goal = self.goal
-        if self.goal_index not in self.stated:
+        if self.goal_index not in self.stated_goals:
             return Goal("", subject="")
         if goal.tool and goal.tool not in self.topics:
             goal = replace(goal, writes=(), reasons=frozenset())
@@ -82,7 +82,7 @@ class PlayedCustomer(Customer):
     @property
     def revealed_text(self) -> str:
         """Return the text that the customer has revealed: the seat's own words."""
-        return self.said
+        return self.own_words
 
     def build_vocabulary(self) -> Vocabulary:
         """Build the scripted customer's vocabulary, with `phrases` added."""
@@ -95,11 +95,11 @@ class PlayedCustomer(Customer):
         The phrases are names of people, the hint for a forgotten number, and the beginning of a request that lacks the
         usual words for its tool.
         """
-        known, phrases = super().build_vocabulary(), dict[str, str]()
+        vocabulary, phrases = super().build_vocabulary(), dict[str, str]()
         for goal in self.record.goals:
             phrases |= {fold(name): name for name in STRANGERS.findall(goal.ask)}
             phrases |= {fold(text): goal.hint for text in (goal.hint, goal.hint.removeprefix("my ")) if text}
-            if goal.tool and goal.tool not in known.read(goal.ask):
+            if goal.tool and goal.tool not in vocabulary.read(goal.ask):
                 phrases[fold(goal.ask.partition("{it}")[0])] = goal.tool
         return phrases
 
@@ -111,7 +111,7 @@ class PlayedSeat(Seat):
     customer: PlayedCustomer
     leaving: str = ""
     """Reason why the script would leave now, or "" if it would stay."""
-    said: Mapping[str, Stance] = field(default_factory=dict)
+    stated: Mapping[str, Stance] = field(default_factory=dict)
     """Facts in the last checked text; `due` has those in the template at that time."""
     due: Mapping[str, Stance] = field(default_factory=dict)
     """Facts in the template that was due at the last check."""
@@ -130,8 +130,8 @@ class PlayedSeat(Seat):
         """Request a statement as `Seat.request` does. Only the seat's own words state its identity or end the match."""
         super().request(template, proposal, identity)
         self.customer.identity = identity
-        self.leaving, self.customer.gone = self.customer.gone, ""
-        self.customer.unclear = self.customer.goal_index not in self.customer.stated
+        self.leaving, self.customer.departure = self.customer.departure, ""
+        self.customer.unclear = self.customer.goal_index not in self.customer.stated_goals
 
     def expand(self, text: str) -> str:
         """Return the text in one line. A code is expanded to its statement, the due one to the template."""
@@ -145,52 +145,54 @@ class PlayedSeat(Seat):
     def hear(self, text: str) -> tuple[str, dict[str, float]]:
         """Apply the last checked text to the customer's state. Returns the expanded text and no fines ({})."""
         text = self.expand(text)
-        self.customer.note_topics({*self.said})
+        self.customer.note_topics({*self.stated})
         unclear = self.customer.unclear
-        self._take_effect(text, self.said, self.due)
+        self._take_effect(text, self.stated, self.due)
         self.customer.unclear = unclear
-        may_leave = bool(self.leaving) or len(self.customer.stated) == len(self.customer.record.goals)
+        may_leave = bool(self.leaving) or len(self.customer.stated_goals) == len(self.customer.record.goals)
         if LEAVING.search(text) and may_leave and not self.customer.is_write_pending:
-            self.customer.gone = self.leaving or "left"
+            self.customer.departure = self.leaving or "left"
         self.template = ""
         return text, {}
 
     def check(self, text: str) -> Faults:
-        """Return the faults of a text: what is wrong, leaked or withheld.
+        """Return the faults of a text: wrong, leaked and withheld statements.
 
         `wrong`: numbers, emails, postcodes and names that are not the customer's, requests outside its goals, and a yes
         or no against its interest. `leaked`: its own data and later wishes that are not due yet. `withheld`: the due
         statement if the text omits an owed answer or request, or the open wishes if the customer leaves before it has
         stated all of them.
         """
-        text, proposed = self.expand(text), self.proposal is not None
-        said, due = (self.customer.read(each, proposed).facts for each in (text, self.template))
-        self.said, self.due = said, due
+        text, has_proposal = self.expand(text), self.proposal is not None
+        stated, due = (self.customer.read(each, has_proposal).facts for each in (text, self.template))
+        self.stated, self.due = stated, due
         customer, person = self.customer, self.customer.record.person
         wrong, keys = self._find_made_up(text), customer.list_topics()
-        if AGREEMENT in due and said.get(AGREEMENT, due[AGREEMENT]) != due[AGREEMENT]:
+        if AGREEMENT in due and stated.get(AGREEMENT, due[AGREEMENT]) != due[AGREEMENT]:
             wrong.append(text)
-        wrong += sorted(tool for tool in customer.list_unrequested_writes() - due.keys() if said.get(tool) == "inform")
-        unsaid = [n for n in range(len(keys)) if n not in customer.stated]
-        later = {key for n in unsaid if n != customer.goal_index for key in keys[n]}
-        contact_data = {person.name, person.email, person.postcode, person.address}
-        leaked = (contact_data | later) & said.keys() - due.keys() - customer.topics
-        withheld = []
-        owes = self.code in ANSWERS or (
-            self.code == "request" and customer.goal_index in unsaid and not later & said.keys()
+        wrong += sorted(
+            tool for tool in customer.list_unrequested_writes() - due.keys() if stated.get(tool) == "inform"
         )
-        if owes and due and not due.keys() & said.keys():
+        unstated_goals = [n for n in range(len(keys)) if n not in customer.stated_goals]
+        later = {key for n in unstated_goals if n != customer.goal_index for key in keys[n]}
+        contact_data = {person.name, person.email, person.postcode, person.address}
+        leaked = (contact_data | later) & stated.keys() - due.keys() - customer.topics
+        withheld = []
+        owes_statement = self.code in ANSWERS or (
+            self.code == "request" and customer.goal_index in unstated_goals and not later & stated.keys()
+        )
+        if owes_statement and due and not due.keys() & stated.keys():
             withheld = [self.template]
-        elif LEAVING.search(text) and not self.leaving and unsaid:
+        elif LEAVING.search(text) and not self.leaving and unstated_goals:
             withheld = customer.list_wishes()
         return Faults(wrong, sorted(leaked), withheld)
 
     def _find_made_up(self, text: str) -> list[str]:
         """Return the numbers, emails, postcodes and names in a text that do not belong to the customer."""
         customer, person = self.customer, self.customer.record.person
-        known = " ".join(
+        known_text = " ".join(
             [*customer.build_vocabulary().phrases.values(), *customer.list_numbers(), customer.number, person.email]
         )
-        found = [*NUMBER.findall(text), *EMAIL.findall(text), *POSTCODE.findall(text)]
+        references = [*NUMBER.findall(text), *EMAIL.findall(text), *POSTCODE.findall(text)]
         names = [name for name in NAME.findall(text) if name != person.name]
-        return [each for each in found if each not in known] + names
+        return [each for each in references if each not in known_text] + names

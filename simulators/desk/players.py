@@ -1,7 +1,7 @@
 """Scripted players of the desk: noop, random, and players that know the goals and the policy.
 
-The oracle plays only listed acts, which contain only what the agent was shown. Its success therefore proves that every
-task is solvable. At the customer's seat, players that know the goals say the due statement.
+The oracle plays only listed acts, which contain only information that the agent has seen. Its success therefore proves
+that every task is solvable. At the customer's seat, players that know the goals say the due statement.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _make_agent(game: Match, denies: Callable[[Goal], bool], instructs: bool = T
 def _useful_acts(game: Match, done_lookups: set[str], denies: bool) -> list[str]:
     """Return the acts that would help now, as text, best first. Some may not be listed for the agent."""
     customer, world = game.customer, game.world
-    if not world.session.verified:
+    if not world.session.verified_customer:
         wrong = "postcode" in customer.identity and customer.identity["postcode"] != customer.record.person.postcode
         finds = [act for act in game.list_acts().values() if act.startswith("find") and not wrong]
         return [*finds, "ASK identity"]
@@ -103,14 +103,14 @@ def _useful_acts(game: Match, done_lookups: set[str], denies: bool) -> list[str]
     if denies:
         with_arguments = [act for act in reads if '"' in act]
         return [*with_arguments, f"DENY {min(goal.reasons or {game.policy[0].name})}", *reads, "ASK number"]
-    tells = [f"TELL {name} {value}" for name, value in goal.facts.items() if name not in outcome.told]
+    tells = [f"TELL {name} {value}" for name, value in goal.facts.items() if name not in outcome.told_facts]
     write = next((write for write in goal.writes if not world.find_broken_rules(write)), next(iter(goal.writes), None))
     if world.handset:
         remaining = [write for write in goal.needs if (write.tool, write.subject) not in world.session.done]
         writes = [str(write) if customer.is_write_pending else f"CONFIRM {write}" for write in remaining[:1]]
         asks = [*reads, "ASK number"] if writes or tells else []
         return [*writes, *tells, *world.handset.list_instructions(), *asks, "ELSE"]
-    if write is not None and not outcome.written:
+    if write is not None and not outcome.is_written:
         return [str(write) if customer.is_write_pending else f"CONFIRM {write}", *reads, "ASK number"]
     return [*tells, *reads, "ASK number"] if tells else ["ELSE"]
 

@@ -66,7 +66,7 @@ class Consent:
 class Session:
     """State of a conversation for the tools: the verified customer, consent, breaches, writes and lookups."""
 
-    verified: str = ""
+    verified_customer: str = ""
     """The verified customer's id; "" before verification."""
     consent: Consent | None = None
     """The customer's consent to a pending write."""

@@ -18,18 +18,18 @@ SLIP = 0.25
 class Outcome:
     """Progress of one goal of the customer: facts told, denial, and whether its write is done."""
 
-    told: dict[str, str | None] = field(default_factory=dict)
+    told_facts: dict[str, str | None] = field(default_factory=dict)
     """Requested facts that were told, by name; None if the agent stated several values."""
-    denied: frozenset[str] | None = None
+    denial_reasons: frozenset[str] | None = None
     """Reasons of the latest denial that gave any; None if there was none."""
-    written: bool = False
-    closed: bool = False
+    is_written: bool = False
+    is_closed: bool = False
 
     def follows_policy(self, goal: Goal) -> bool:
         """Return True if a forbidden goal was denied for true reasons, or an allowed one told its facts undenied."""
         if goal.reasons:
-            return self.denied is not None and self.denied <= goal.reasons
-        return self.denied is None and self.told == dict(goal.facts)
+            return self.denial_reasons is not None and self.denial_reasons <= goal.reasons
+        return self.denial_reasons is None and self.told_facts == dict(goal.facts)
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,10 @@ class Record:
 def draw_record(
     rng: np.random.Generator, person: Person, persona: str, goals: tuple[Goal, ...], unused_numbers: list[str]
 ) -> Record:
-    """Draw what a customer volunteers, forgets and misstates. `unused_numbers` has a wrong number for each goal."""
+    """Draw the facts that a customer volunteers, forgets and misstates.
+
+    `unused_numbers` has a wrong number for each goal.
+    """
     kind = PERSONAS[persona]
     slips = min(1.0, SLIP * kind.slips) if kind.slips > 1 else 0.0
     wrong = rng.random(len(goals)) < slips

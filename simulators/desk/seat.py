@@ -1,8 +1,8 @@
 """The customer's seat: its due statements, their wording, and the effect of its words.
 
 With person "render", the seat words each due statement. If its text says anything else, another text is requested once,
-and then the template replaces it; each costs the seat 0.1 (part `reading`). With "free", the script still decides what
-the customer wants next, but the seat says what it likes. Consent and identity count only if they can be parsed from its
+and then the template replaces it; each costs the seat 0.1 (part `reading`). With "free", the script still chooses the
+customer's next request, but the seat may say anything. Consent and identity count only if they can be parsed from its
 words; a conditional or doubtful yes is no consent (`simulators.agreement`). The seat shares the agent's `outcome`. It
 pays 0.1 for each answer against the customer's interest or invented number or email (`wrong`), for each unasked
 statement of its own data (`secret`), and for each text without anything due (`unread`).
@@ -77,18 +77,20 @@ class Seat:
         `reading`. Free seat: codes are expanded, and the text always passes and sets identity and consent; the fines
         are parts `wrong`, `secret` and `unread`.
         """
-        text, proposed = to_one_line(text, MAX_CHARACTERS), self.proposal is not None
+        text, has_proposal = to_one_line(text, MAX_CHARACTERS), self.proposal is not None
         if self.person == "render":
-            heard = self.renderings.choose_text(text, self.template, lambda said: self.customer.read(said, proposed))
-            fines = {"reading": -FINE} if heard != text else {}
+            utterance = self.renderings.choose_text(
+                text, self.template, lambda stated: self.customer.read(stated, has_proposal)
+            )
+            fines = {"reading": -FINE} if utterance != text else {}
         else:
-            heard = text = self.customer.list_statements().get(text.lower(), text)
-            said, due = (self.customer.read(each, proposed).facts for each in (text, self.template))
-            fines = {part: -FINE * count for part, count in self._count_faults(text, said, due).items() if count}
-            self._take_effect(text, said, due)
-        if heard is not None:
+            utterance = text = self.customer.list_statements().get(text.lower(), text)
+            stated, due = (self.customer.read(each, has_proposal).facts for each in (text, self.template))
+            fines = {part: -FINE * count for part, count in self._count_faults(text, stated, due).items() if count}
+            self._take_effect(text, stated, due)
+        if utterance is not None:
             self.template = ""
-        return heard, fines
+        return utterance, fines
 
     def figures(self) -> dict[str, float | bool | str]:
         """Return counts of the seat's texts for the report.
@@ -105,9 +107,9 @@ class Seat:
         customer, person = self.customer, self.customer.record.person
         known = {*customer.list_numbers(), customer.number, person.email}
         made_up = {*NUMBER.findall(text), *EMAIL.findall(text)} - known
-        against = AGREEMENT in due and stated.get(AGREEMENT, due[AGREEMENT]) != due[AGREEMENT]
+        is_against_interest = AGREEMENT in due and stated.get(AGREEMENT, due[AGREEMENT]) != due[AGREEMENT]
         counts = {
-            "wrong": len(made_up) + against,
+            "wrong": len(made_up) + is_against_interest,
             "secret": len({person.name, person.email, person.postcode, person.address} & stated.keys() - due.keys()),
             "unread": int(bool(due) and not due.keys() & stated.keys()),
         }
@@ -118,11 +120,11 @@ class Seat:
     def _take_effect(self, text: str, stated: Mapping[str, Stance], due: Mapping[str, Stance]) -> None:
         """Set identity, `unclear` and consent from a seat's own words instead of the script."""
         customer = self.customer
-        customer.said += f" {text}"
+        customer.own_words += f" {text}"
         if stated.keys() >= {*customer.choose_identity().values()}:
             customer.identity = customer.choose_identity()
         if CODES.get(customer.acts[0].kind, "request") == "request":
             customer.unclear = bool(due) and not due.keys() & stated.keys()
-        if self.proposal is not None and not customer.gone:
+        if self.proposal is not None and not customer.departure:
             yes = stated.get(AGREEMENT) == "inform"
             customer.session.consent = customer.make_consent(self.proposal) if yes else None

@@ -127,20 +127,20 @@ class World:
         return []
 
     def list_further_marks(self, goal: Goal) -> list[str]:
-        """Return further words for what the agent knows about a goal."""
+        """Return further words for the agent's knowledge about a goal."""
         return []
 
     # Tools of all domains.
 
     def find_customer(self, email: str, postcode: str) -> dict[str, str]:
         """Verify a customer by email and postcode.
-        Sets `session.verified` and returns {"verified": name}. Raises ValueError if nobody matches both.
+        Sets `session.verified_customer` and returns {"verified": name}. Raises ValueError if nobody matches both.
         """
         return self._verify("email", email, postcode)
 
     def find_customer_by_name(self, name: str, postcode: str) -> dict[str, str]:
         """Verify a customer by full name and postcode.
-        Sets `session.verified` and returns {"verified": name}. Raises ValueError if nobody matches both.
+        Sets `session.verified_customer` and returns {"verified": name}. Raises ValueError if nobody matches both.
         """
         return self._verify("name", name, postcode)
 
@@ -171,10 +171,10 @@ class World:
 
     def require_verified(self) -> str:
         """Return the verified customer's id. Without one, records an identity breach and raises ValueError."""
-        if not self.session.verified:
+        if not self.session.verified_customer:
             self.record_breach(IDENTITY.name)
             raise ValueError("verify the customer first")
-        return self.session.verified
+        return self.session.verified_customer
 
     def require_payment(self, payment: str) -> str:
         """Return a payment id's method, such as "gift card". Raises ValueError unless it is the verified customer's."""
@@ -232,7 +232,7 @@ class World:
     def _verify(self, column: str, value: str, postcode: str) -> dict[str, str]:
         for person in self.fetch_all("SELECT * FROM customers"):
             if _matches(person[column], value) and _matches(person["postcode"], postcode):
-                self.session.verified = person["id"]
+                self.session.verified_customer = person["id"]
                 return {"verified": person["name"]}
         raise ValueError(f"there is no customer with this {column} and postcode")
 
@@ -282,13 +282,13 @@ class World:
 
     def find_changes(self) -> Diff:
         """Return the changes of the database since the start, with values normalised (`normalise`)."""
-        now, changed = self.snapshot(), Diff()
-        for (table, key), row in now.items():
+        current, changed = self.snapshot(), Diff()
+        for (table, key), row in current.items():
             old = self.initial_rows.get((table, key), {})
             if old != row:
                 values = {column: normalise(value) for column, value in row.items()}
                 changed |= {(table, key, c): v for c, v in values.items() if c not in old or normalise(old[c]) != v}
-        return changed | {(*place, ""): None for place in self.initial_rows.keys() - now.keys()}
+        return changed | {(*place, ""): None for place in self.initial_rows.keys() - current.keys()}
 
     def compute_digest(self) -> str:
         """Return a hash of all rows that tools can change, to detect changes."""

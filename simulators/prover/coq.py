@@ -34,7 +34,7 @@ class CoqProof:
 
     def __init__(self, lemma: str, hidden_proof: Sequence[str]) -> None:
         self.lemma, self.hidden_proof, self.family = lemma, hidden_proof, lemma.rpartition(".")[0]
-        self.accepted: tuple[str, ...] = ()
+        self.accepted_sentences: tuple[str, ...] = ()
         self.goal = _attempt((), write_statement(lemma))[0]
         if not self.goal:
             raise SimulatorFault(f"prover: this Coq cannot state {lemma}")
@@ -61,16 +61,16 @@ class CoqProof:
     def apply(self, act: str) -> Step:
         """Send one tactic to Coq. Raises ValueError for a text that is not an allowed tactic."""
         sentence = read_sentence(act, self.lemma)
-        goal, error = _attempt((write_statement(self.lemma), *self.accepted), sentence)
+        goal, error = _attempt((write_statement(self.lemma), *self.accepted_sentences), sentence)
         if error:
             return Step(sentence, error)
-        self.accepted, self.goal = (*self.accepted, sentence), goal
+        self.accepted_sentences, self.goal = (*self.accepted_sentences, sentence), goal
         return Step(sentence, "")
 
     def hint(self) -> str:
         """Return the next sentence of the hidden proof; "" if the proof so far differs from it."""
-        count = len(self.accepted)
-        return self.hidden_proof[count] if self.accepted == tuple(self.hidden_proof[:count]) else ""
+        count = len(self.accepted_sentences)
+        return self.hidden_proof[count] if self.accepted_sentences == tuple(self.hidden_proof[:count]) else ""
 
     def draw_act(self, rng: np.random.Generator) -> str:
         """Return one of `GUESSES`."""

@@ -65,7 +65,7 @@ class Attempt(NamedTuple):
 
 
 def find_coq_obstacle() -> str:
-    """Return "" if coqtop is installed and can be sandboxed here, else the reason and what to do."""
+    """Return "" if coqtop is installed and can be sandboxed here, else the reason and a remedy."""
     if shutil.which(COMMAND):
         return find_obstacle()
     return (
@@ -85,15 +85,15 @@ def find_installation() -> Installation:
     """Find coqtop, its shared libraries and the folder of Coq's library. Raises CoqFault if that fails."""
     program = os.path.realpath(shutil.which(COMMAND) or COMMAND)
     try:
-        where, linked = (
+        library_path, library_list = (
             subprocess.run(command, capture_output=True, text=True, timeout=ANSWER_SECONDS, check=True, cwd="/").stdout
             for command in ([program, "-where"], ["ldd", program])
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise CoqFault(f"the files of {COMMAND} cannot be found: {error}") from None
-    libraries = Path(where.strip()).resolve().parent  # its sibling coq-core has the plugins
+    libraries = Path(library_path.strip()).resolve().parent  # its sibling coq-core has the plugins
     readable = {program: program, str(libraries): str(libraries)}
-    for path in _LINKED.findall(linked):  # the loader itself is found by its full path
+    for path in _LINKED.findall(library_list):  # the loader itself is found by its full path
         readable[path] = path if os.path.basename(path).startswith("ld") else f"{LIBRARIES}/{os.path.basename(path)}"
     for settings in (_FINDLIB, str(libraries / "findlib.conf")):
         if os.path.isfile(settings):
@@ -108,11 +108,11 @@ class Coqtop:
         program, readable = find_installation()
         environment = {"HOME": "/nonexistent", "LD_LIBRARY_PATH": LIBRARIES}
         try:
-            allowed = make_limits(MEMORY, CPU_SECONDS, file_bytes=0)
-            self._process = start_program([program, "-q", "-emacs"], readable, environment, allowed)
+            limits = make_limits(MEMORY, CPU_SECONDS, file_bytes=0)
+            self._process = start_program([program, "-q", "-emacs"], readable, environment, limits)
         except ConfineError as error:
             raise CoqFault(str(error)) from None
-        self.accepted: list[str] = []
+        self.accepted_sentences: list[str] = []
         self.states: list[int] = []
         self.sent_count = 0
         try:
@@ -126,17 +126,18 @@ class Coqtop:
 
     def count_common(self, sentences: Sequence[str]) -> int:
         """Return the length of the common prefix of these sentences and those that the process has accepted."""
-        pairs = zip(self.accepted, sentences, strict=False)
+        pairs = zip(self.accepted_sentences, sentences, strict=False)
         return next(
-            (n for n, (own, other) in enumerate(pairs) if own != other), min(len(self.accepted), len(sentences))
+            (n for n, (own, other) in enumerate(pairs) if own != other),
+            min(len(self.accepted_sentences), len(sentences)),
         )
 
     def go_to(self, sentences: Sequence[str]) -> None:
         """Bring the process to the state after these sentences. Raises CoqFault if one of them is refused."""
         common = self.count_common(sentences)
-        if common < len(self.accepted):
+        if common < len(self.accepted_sentences):
             self._send(f"BackTo {self.states[common]}.")
-            del self.accepted[common:], self.states[common + 1 :]
+            del self.accepted_sentences[common:], self.states[common + 1 :]
         for sentence in sentences[common:]:
             if error := self.send(sentence).error:
                 raise CoqFault(f"coqtop refused a sentence that it had accepted: {sentence[:80]}: {error[:200]}")
@@ -150,7 +151,7 @@ class Coqtop:
         if not found and sentence != "Qed.":  # Coq prints the goals only if it considers them changed
             state, text = self._send("Show.")
             found = _GOALS.search(text)
-        self.accepted.append(sentence)
+        self.accepted_sentences.append(sentence)
         self.states.append(state)
         return Attempt(_NUMBER.sub("", found[0]) if found else "", "")
 

@@ -75,7 +75,7 @@ class Prover(Simulator):
         self.proof: Proof = self.source.deal(self, rng)
         if "proof" in options:
             self.proof.hidden_proof = tuple(options["proof"])
-        self._changed = self._refused = 0
+        self._change_count = self._refusal_count = 0
         self.tell(f"Goal: {self.proof.goal}")
 
     @property
@@ -113,8 +113,8 @@ class Prover(Simulator):
             step = self.proof.apply(act)
         except ValueError as why:
             raise IllegalAct(str(why)) from None
-        self._refused += bool(step.refusal)
-        self._changed += not step.refusal
+        self._refusal_count += bool(step.refusal)
+        self._change_count += not step.refusal
         if self.proof.is_proved:
             self.pay(seat, PROVED, 1.0)
             self.end(PROVED, "Proved.")
@@ -129,7 +129,7 @@ class Prover(Simulator):
 
     def figures(self) -> dict[str, float | bool | str]:
         """Return `score`, `success`, `tactics` (number applied), `refused` (number refused) and the proof's `depth`."""
-        counts = {"tactics": self._changed, "refused": self._refused, "depth": len(self.proof.hidden_proof)}
+        counts = {"tactics": self._change_count, "refused": self._refusal_count, "depth": len(self.proof.hidden_proof)}
         return {"score": float(self.proof.is_proved), "success": self.proof.is_proved, **counts}
 
     @property

@@ -62,14 +62,14 @@ def read_equation(text: str) -> Equation:
 
 
 def _read_term(text: str) -> Term:
-    tokens, at = [], 0
+    tokens, offset = [], 0
     text = text.rstrip()
-    while at < len(text):
-        token = _TOKEN.match(text, at)
+    while offset < len(text):
+        token = _TOKEN.match(text, offset)
         if token is None:
             raise ValueError("a term has a to d, 0, 1, +, * and parentheses")
         tokens.append(token[1])
-        at = token.end()
+        offset = token.end()
     term, rest = _read_operation(tokens)
     if rest:
         raise ValueError("a term has one operator in each pair of parentheses")

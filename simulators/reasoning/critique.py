@@ -68,13 +68,13 @@ class Critique(Reasoning):
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Draw a task as `reasoning` does, and reset the counts of tries and feedback."""
         super().set_up(rng, options)
-        self._tries = self._leaks = self._comments = 0
+        self._try_count = self._leak_count = self._comment_count = 0
         self._acts: list[str] = []
 
     @property
     def turns_left(self) -> int:
         """Remaining replies of the solver, including the next one."""
-        return self.max_turns - self._tries
+        return self.max_turns - self._try_count
 
     def rules(self) -> str:
         """Return the rules of `reasoning` and those about the critic."""
@@ -103,14 +103,14 @@ class Critique(Reasoning):
         if seat == SOLVER:
             super().play(seat, act)
             self._acts.append(act)
-            self._tries += 1
-            if self.ended and self._comments and self.ended == RIGHT:
+            self._try_count += 1
+            if self.ended and self._comment_count and self.ended == RIGHT:
                 self.pay(CRITIC, HELPED, 1.0)
             return ""
         comment = to_one_line(act, self.feedback)
-        self._comments += bool(comment)
+        self._comment_count += bool(comment)
         if self._leaks_answer(comment):
-            self._leaks += 1
+            self._leak_count += 1
             self.pay(CRITIC, LEAK, -1.0)
             comment = WITHHELD
         if comment:
@@ -124,11 +124,11 @@ class Critique(Reasoning):
 
     def _leaks_answer(self, comment: str) -> bool:
         """Return True if a comment contains the answer, and neither the question nor the solver's replies do."""
-        answer, known = self.task.answer, "\n".join([self.task.question, *self._acts])
+        answer, context = self.task.answer, "\n".join([self.task.question, *self._acts])
         if NUMBER.fullmatch(answer.strip()):
-            return bool(find_numbers(answer) & find_numbers(comment) - find_numbers(known))
+            return bool(find_numbers(answer) & find_numbers(comment) - find_numbers(context))
         words = fold(answer)
-        return bool(words) and _contains(fold(comment), words) and not _contains(fold(known), words)
+        return bool(words) and _contains(fold(comment), words) and not _contains(fold(context), words)
 
     def figures(self) -> dict[str, float | bool | str]:
         """Return the figures of `reasoning`, and `sr1` to `sr5`, `slope`, `comments` and `leaks`.
@@ -137,15 +137,15 @@ class Critique(Reasoning):
         over k; its mean over matches is the slope of the success rates. `comments` counts non-empty feedback, `leaks`
         withheld feedback.
         """
-        solved = self._tries if self.ended == RIGHT else TRIES + 1
-        within = [solved <= k for k in range(1, TRIES + 1)]
+        tries_needed = self._try_count if self.ended == RIGHT else TRIES + 1
+        within = [tries_needed <= k for k in range(1, TRIES + 1)]
         centred = np.arange(1, TRIES + 1) - (TRIES + 1) / 2
         return {
             **super().figures(),
             **{f"sr{k}": right for k, right in enumerate(within, 1)},
             "slope": float(centred @ np.array(within, float) / (centred @ centred)),
-            "comments": self._comments,
-            "leaks": self._leaks,
+            "comments": self._comment_count,
+            "leaks": self._leak_count,
         }
 
 

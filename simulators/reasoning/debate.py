@@ -69,7 +69,7 @@ class Debate(TaskGame):
             raise SimulatorFault(f"none of {DRAWS} tasks is in the split {self.split}")
         self._replies: list[dict[str, str]] = [{}]
         self._answers: list[dict[str, str]] = [{}]
-        self._right: list[dict[str, bool]] = [{}]
+        self._results: list[dict[str, bool]] = [{}]
 
     def rules(self) -> str:
         """Return the rules, the same for all seats."""
@@ -102,9 +102,9 @@ class Debate(TaskGame):
     def hidden(self) -> dict[str, tuple[str, ...]]:
         """Return {"answer": …}, or {} if it is under three characters, in question or rules, or already given."""
         answer = fold(self.task.answer)
-        said = fold(" ".join(text for round_ in self._replies for text in round_.values()))
-        known = fold(f"{self.task.question} {self.rules()}")
-        is_secret = len(answer) > 2 and answer not in known and answer not in said
+        shown_replies = fold(" ".join(text for round_ in self._replies for text in round_.values()))
+        shown_texts = fold(f"{self.task.question} {self.rules()}")
+        is_secret = len(answer) > 2 and answer not in shown_texts and answer not in shown_replies
         return {"answer": (self.task.answer,)} if is_secret else {}
 
     def play(self, seat: str, act: str) -> str:
@@ -115,34 +115,34 @@ class Debate(TaskGame):
         answer = replies.find_final_answer(act, self.answer)
         if answer is None:
             raise IllegalAct(f"write {replies.SHOWN_ANSWER[self.answer]}")
-        right = self.task.score(answer).value == 1.0
+        is_right = self.task.score(answer).value == 1.0
         self._replies[-1][seat] = act
         self._answers[-1][seat] = answer
-        self._right[-1][seat] = right
-        self.pay(seat, RIGHT, float(right))
+        self._results[-1][seat] = is_right
+        self.pay(seat, RIGHT, float(is_right))
         if len(self._answers[-1]) == len(self.seats):
             self._end_round()
         return ""
 
     def _end_round(self) -> None:
         if len(self._answers) < self.rounds:
-            for rounds in (self._replies, self._answers, self._right):
+            for rounds in (self._replies, self._answers, self._results):
                 rounds.append({})
             return
         decision = self.find_decision()
-        right = decision is not None and self.task.score(decision).value == 1.0
+        is_right = decision is not None and self.task.score(decision).value == 1.0
         for seat in self.seats:
-            self.pay(seat, VERDICT, float(right))
-        verdict = f"The majority is {'right' if right else 'wrong'}." if decision else "There is no majority."
+            self.pay(seat, VERDICT, float(is_right))
+        verdict = f"The majority is {'right' if is_right else 'wrong'}." if decision else "There is no majority."
         self.end("decided", verdict)
 
     def find_decision(self) -> str | None:
         """Return the last full round's most frequent answer in its shortest spelling; None for a tie or no round."""
         answers = next((answers for answers in reversed(self._answers) if len(answers) == len(self.seats)), {})
-        ranked = Counter(map(_normalise, answers.values())).most_common(2)
-        if not ranked or (len(ranked) == 2 and ranked[0][1] == ranked[1][1]):
+        most_common = Counter(map(_normalise, answers.values())).most_common(2)
+        if not most_common or (len(most_common) == 2 and most_common[0][1] == most_common[1][1]):
             return None
-        return min((answer for answer in answers.values() if _normalise(answer) == ranked[0][0]), key=len)
+        return min((answer for answer in answers.values() if _normalise(answer) == most_common[0][0]), key=len)
 
     def figures(self) -> dict[str, float | bool | str]:
         """Return the match's figures, most of them shares of the debaters.
@@ -152,7 +152,7 @@ class Debate(TaskGame):
         and `success` is True if that answer is right. Also `family`, `question` and the right `answer`.
         """
         is_decided = self.ended == "decided"
-        first, last = (self._right[0], self._right[-1]) if is_decided else ({}, {})
+        first, last = (self._results[0], self._results[-1]) if is_decided else ({}, {})
         answers = Counter(map(_normalise, self._answers[-1].values())) if is_decided else Counter[str]()
         decision, count = (self.find_decision() if is_decided else None), len(self.seats)
         return {
@@ -185,15 +185,15 @@ def _make_follower(game: Debate, seed: int) -> Script:
     """
     rng = np.random.default_rng([seed, 1])  # independent of the match, which may have the same seed
 
-    said = ""
+    reply = ""
 
     def answer(view: View) -> str:
-        nonlocal said
+        nonlocal reply
         if view.public["answers"]:
-            said = game.find_decision() or said
+            reply = game.find_decision() or reply
         else:
-            said = game.task.answer if rng.random() < 0.5 else game.guess(rng)
-        return replies.write_answer(said, game.answer)
+            reply = game.task.answer if rng.random() < 0.5 else game.guess(rng)
+        return replies.write_answer(reply, game.answer)
 
     return answer
 

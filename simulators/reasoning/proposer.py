@@ -79,9 +79,9 @@ class ProposerSolver(Simulator):
         self.opening = ""
         self.example = self.family.check(options["example"]) if "example" in options else self._draw_example(rng)
         self.opening = self.example.split_after(self.opening_length)[0]
-        self.proposed: TypedTask | None = None
+        self.proposal: TypedTask | None = None
         self._seen = set() if self.opening else {self.example.text}
-        self._right: list[bool] = []
+        self._results: list[bool] = []
         self._shares: list[float] = []
         self._tasks: list[TypedTask] = []
         self._faults = 0
@@ -90,17 +90,17 @@ class ProposerSolver(Simulator):
         """Return the rules, the same for all seats."""
         repeats = f" {self.rounds} tasks in turn." if self.rounds > 1 else ""
         opening = " A task begins as the proposer is told." if self.opening_length else ""
-        paid = "the more of them fail" if self.pay_rule == "hard" else "most when half of them are right"
+        payment = "the more of them fail" if self.pay_rule == "hard" else "most when half of them are right"
         return (
             f"The proposer writes a task, the {len(self.solvers)} solvers answer it, each alone.{repeats} "
             f"A solver is paid for the right answer; it writes {replies.SHOWN_ANSWER[self.answer]}. "
-            f"The proposer writes the task and nothing else, and is paid {paid}; a task that is malformed, was seen "
+            f"The proposer writes the task and nothing else, and is paid {payment}; a task that is malformed, was seen "
             f"before or holds its own answer pays nothing.{opening}"
         )
 
     def public(self) -> dict[str, Any]:
         """Return `family`, `question` ("" before the proposal), `terse` (the bare task), and `round`, from 1."""
-        task = self.proposed
+        task = self.proposal
         return {
             "family": self.family.name,
             "question": task.question if task else "",
@@ -125,23 +125,23 @@ class ProposerSolver(Simulator):
         The last solver's answer ends the round. Raises IllegalAct for an invalid task.
         """
         if seat == PROPOSER:
-            self.proposed = self._check(act)
-            self._seen.add(self.proposed.text)
-            self._tasks.append(self.proposed)
-            self._right = []
+            self.proposal = self._check(act)
+            self._seen.add(self.proposal.text)
+            self._tasks.append(self.proposal)
+            self._results = []
         else:
             answer = replies.find_final_answer(act, self.answer)
-            self._right.append(answer is not None and is_same_number(answer, self._task.answer))
-            self.pay(seat, RIGHT, float(self._right[-1]))
-            if len(self._right) == len(self.solvers):
+            self._results.append(answer is not None and is_same_number(answer, self._task.answer))
+            self.pay(seat, RIGHT, float(self._results[-1]))
+            if len(self._results) == len(self.solvers):
                 self._end_round()
         return ""
 
     @property
     def _task(self) -> TypedTask:
-        if self.proposed is None:
+        if self.proposal is None:
             raise SimulatorFault("a solver is to move, but there is no task")
-        return self.proposed
+        return self.proposal
 
     def _check(self, act: str) -> TypedTask:
         """Parse and check a proposed task. Raises IllegalAct, with the reason, if that fails or the task is invalid."""
@@ -189,17 +189,17 @@ class ProposerSolver(Simulator):
 
     def _end_round(self) -> None:
         """Pay the proposer for the round, then tell all seats the result and start the next round, or end the match."""
-        share = sum(self._right) / len(self._right)
+        share = sum(self._results) / len(self._results)
         self._shares.append(share)
         self.pay(PROPOSER, CHALLENGE, PAYS[self.pay_rule](share))
-        summary = f"{sum(self._right)} of {len(self._right)} were right."
+        summary = f"{sum(self._results)} of {len(self._results)} were right."
         if len(self._shares) == self.rounds:
             self.end("answered", summary)
             return
-        self.proposed = None
+        self.proposal = None
         self.tell(summary, PROPOSER)
-        for seat, right in zip(self.solvers, self._right, strict=True):
-            self.tell("That was right." if right else "That was wrong.", seat)
+        for seat, is_right in zip(self.solvers, self._results, strict=True):
+            self.tell("That was right." if is_right else "That was wrong.", seat)
 
     def draw_task(self, rng: np.random.Generator) -> TypedTask:
         """Draw a task of the match's family and split that begins with the opening and does not contain its answer."""
@@ -275,7 +275,7 @@ def _make_oracle(game: ProposerSolver, seed: int) -> Script:
     def answer(view: View) -> str:
         if view.seat == PROPOSER:
             return game.draw_new_task(rng).text
-        return replies.write_answer(str(game.proposed.answer) if game.proposed else "", game.answer)
+        return replies.write_answer(str(game.proposal.answer) if game.proposal else "", game.answer)
 
     return answer
 

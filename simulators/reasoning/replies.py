@@ -58,8 +58,8 @@ def normalise(answer: str) -> str:
     plain = " ".join(answer.split()).casefold().rstrip(". ")
     if (number := NUMERAL.fullmatch(plain)) is None:
         return plain
-    whole, fraction = number[1].replace(",", "").lstrip("0") or "0", (number[2] or "").rstrip("0")
-    value = f"{whole}.{fraction}" if fraction else whole
+    integer, fraction = number[1].replace(",", "").lstrip("0") or "0", (number[2] or "").rstrip("0")
+    value = f"{integer}.{fraction}" if fraction else integer
     return f"-{value}" if plain.startswith("-") and value != "0" else value
 
 
@@ -76,8 +76,8 @@ def find_first_block(text: str, form: str) -> Block | None:
     """
     opening, closing = MARKS[form]
     if form == "tool_call":
-        called = [call for call in read_calls(text, limit=1)[:1] if call.name == "python" or opening in text]
-        return Block(max(text.find(opening), 0), text) if called else None
+        calls = [call for call in read_calls(text, limit=1)[:1] if call.name == "python" or opening in text]
+        return Block(max(text.find(opening), 0), text) if calls else None
     start = text.find(opening)
     if start < 0:
         return None

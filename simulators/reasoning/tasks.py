@@ -173,13 +173,13 @@ class Reasoning(TaskGame):
             self.tell(GO_ON)
             return
         self.pay(seat, RIGHT, self._scores[-1])
-        solved = self._scores[-1] == 1.0
+        is_solved = self._scores[-1] == 1.0
         if self.protocol == "correct" and self.turns_left > 1:
             self.tell(CORRECT)
-        elif self.protocol == "retry" and not solved and self.turns_left > 1:
+        elif self.protocol == "retry" and not is_solved and self.turns_left > 1:
             self.tell(AGAIN)
         else:
-            self.end(RIGHT if solved else WRONG, "That is right." if solved else "That is wrong.")
+            self.end(RIGHT if is_solved else WRONG, "That is right." if is_solved else "That is wrong.")
 
     def final_answer(self, seat: str) -> str:
         """Return the solver's normalised final answer; "" if no answer ended the match."""

@@ -26,11 +26,11 @@ class Act(NamedTuple):
 
 def read_act(text: str, names: Mapping[str, int], slate: int, terse: bool) -> Act:
     """Parse an act. `names` maps item names to ids. Raises IllegalAct, with the correct form, if it is invalid."""
-    said, _, words = text.partition("|")
+    act_text, _, words = text.partition("|")
     if terse:
-        text = "".join(said.split())
+        text = "".join(act_text.split())
         return Act("ask", words=TERSE[text]) if text in TERSE else Act("show", _item_ids(list(text), names, slate))
-    match = ACT.fullmatch(said)
+    match = ACT.fullmatch(act_text)
     if match is None:
         raise IllegalAct(USAGE)
     verb, rest = match[1].lower(), match[2]
@@ -60,12 +60,12 @@ def _item_ids(item_names: Sequence[str], names: Mapping[str, int], slate: int) -
 def format_act(act: Act, names: Mapping[int, str], terse: bool) -> str:
     """Format an act as text that `read_act` can parse. `names` maps item ids to names."""
     if terse:
-        asked = {topic: code for code, topic in TERSE.items()}
-        return asked[act.words] if act.kind == "ask" else "".join(names[item] for item in act.items)
+        codes = {topic: code for code, topic in TERSE.items()}
+        return codes[act.words] if act.kind == "ask" else "".join(names[item] for item in act.items)
     if act.kind != "show":
         return f"{act.kind.upper()} {act.words}"
-    said = " ".join(["SHOW", *(names[item] for item in act.items)])
-    return f"{said} | {act.words}" if act.words else said
+    act_text = " ".join(["SHOW", *(names[item] for item in act.items)])
+    return f"{act_text} | {act.words}" if act.words else act_text
 
 
 def rules(slate: int, days: int, pages: int, terse: bool, codes: bool, free: bool) -> str:

@@ -49,9 +49,9 @@ class Mindset:
 
     def round_for_log(self) -> dict[str, Any]:
         """Return the mindset, rounded for the log. "tired" has the non-zero fatigue by genre index."""
-        tired = {str(genre): round(each, 2) for genre, each in enumerate(self.fatigue) if each >= 0.005}
+        fatigue = {str(genre): round(each, 2) for genre, each in enumerate(self.fatigue) if each >= 0.005}
         feelings = {name: round(getattr(self, name), 2) for name in ("patience", "mood", "trust", "satisfaction")}
-        return {**feelings, "tired": tired}
+        return {**feelings, "tired": fatigue}
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Visitor:
     """Key of the user's random draws."""
     mindset: Mindset = field(init=False)
     affinity: tuple[float, ...] = field(init=False)
-    heard_of: dict[int, int] = field(default_factory=dict)
+    tips: dict[int, int] = field(default_factory=dict)
     """Recommending friend's number by item id, for items that this user has not been shown since."""
     joy: float = 0.0
     """Total joy over all pages, from which the score is computed."""
@@ -111,7 +111,7 @@ class Visitor:
         interest = self.compute_interest(item)
         if item.price > self.record.cap or not interest:
             return 0.0
-        mind, buzz = self.mindset, 0.2 if item.id in self.heard_of else 0.0
+        mind, buzz = self.mindset, 0.2 if item.id in self.tips else 0.0
         appeal = interest + 0.3 * (item.quality - 0.5) + 0.3 * mind.mood + 0.3 * (mind.trust - 0.5) + buzz - 0.5
         return 1 / (1 + math.exp(-6 * appeal))
 
@@ -142,7 +142,7 @@ class Visitor:
         self._update_fatigue(clicked)
         self._update_feelings(reaction)
         for item in items:
-            self.heard_of.pop(item.id, None)
+            self.tips.pop(item.id, None)
         return reaction
 
     def charge_question(self) -> None:

@@ -81,8 +81,8 @@ def make_shelf_key(
         return key, ()
     if steepness is not None or isinstance(source, str):
         raise ValueError("ratings hold genres and tastes: leave out steepness and catalogue files")
-    genres, fitted = fit_population(ratings)
-    return key._replace(genres=genres), fitted
+    genres, concentration = fit_population(ratings)
+    return key._replace(genres=genres), concentration
 
 
 def make_limits(days: int, pages: int, slate: int, candidates: int, terse: bool) -> Limits:

@@ -70,5 +70,5 @@ class UserHistory:
 
 def _replaces(one: Wish, two: Wish) -> bool:
     """Return True if two statements concern the same genre, or both concern prices."""
-    priced = (one.kind == "under", two.kind == "under")
-    return all(priced) or (not any(priced) and one.value == two.value)
+    are_price_caps = (one.kind == "under", two.kind == "under")
+    return all(are_price_caps) or (not any(are_price_caps) and one.value == two.value)

@@ -23,7 +23,7 @@ def describe_candidates(service: Service, codes: bool) -> list[str]:
     for item, name in name_candidates(service, codes).items():
         total, count = service.stars.get(item, (0, 0))
         stars = f" {total / count:.1f} stars of {count}." if count and several else ""
-        friend = " A friend's find." if item in service.visitor.heard_of else ""
+        friend = " A friend's find." if item in service.visitor.tips else ""
         lines.append(f"{name} {service.deal.shelf.catalogue.items[item].text}{stars}{friend}")
     return lines
 

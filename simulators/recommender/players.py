@@ -106,14 +106,16 @@ def _sample_value(service: Service, history: UserHistory, rng: random.Random, li
     """Draw a value function of items: genres' click rates from Beta(clicks, misses), adjusted by statements."""
     catalogue = service.deal.shelf.catalogue
     clicks = history.count_clicks(catalogue)
-    asked_for = {wish.value for wish in history.wishes if wish.kind == "more"} if listens else set()
-    drawn = []
+    requested_genres = {wish.value for wish in history.wishes if wish.kind == "more"} if listens else set()
+    click_rates = []
     for genre in range(len(catalogue.genres)):
         hits, shows = clicks.get(genre, (0, 0))
-        drawn.append(rng.betavariate(PRIOR[0] + hits + REQUEST_CLICKS * (genre in asked_for), PRIOR[1] + shows - hits))
+        click_rates.append(
+            rng.betavariate(PRIOR[0] + hits + REQUEST_CLICKS * (genre in requested_genres), PRIOR[1] + shows - hits)
+        )
 
     def value(item: Item) -> float:
-        click_rate = sum(drawn[genre] for genre in item.genres) / len(item.genres)
+        click_rate = sum(click_rates[genre] for genre in item.genres) / len(item.genres)
         return (0.4 + 0.6 * item.quality) * click_rate - (listens and history.is_unwanted(item))
 
     return value

@@ -55,7 +55,7 @@ def spread_word(teller: Visitor, item: int, audience: Sequence[Visitor], friends
     """Recommend an item to the teller's friends, each with probability 1/2, and return the numbers of those told."""
     listeners = [number for number in friends[teller.number] if uniform(teller.key, TELL, item, number) < 0.5]
     for number in listeners:
-        audience[number].heard_of.setdefault(item, teller.number)
+        audience[number].tips.setdefault(item, teller.number)
     return listeners
 
 

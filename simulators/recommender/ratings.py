@@ -72,11 +72,11 @@ def load_ratings(path: str) -> Ratings:
     return Ratings(np.array(user_indices), np.array(item_indices), np.array(stars), genres, genre_shares)
 
 
-def _assign_index(location: str, row: tables.Row, column: str, known: dict[str, int]) -> int:
+def _assign_index(location: str, row: tables.Row, column: str, indices: dict[str, int]) -> int:
     name = row[column].strip()
     if not name:
         raise ValueError(f"{location}: {column} is empty: fill it in, or leave the row out")
-    return known.setdefault(name, len(known))
+    return indices.setdefault(name, len(indices))
 
 
 def _record_genres(location: str, row: tables.Row, genres_of: dict[str, tuple[str, ...]]) -> None:
@@ -90,9 +90,9 @@ def _refuse_duplicates(file: Path, pairs: Ints, lines: array[int]) -> None:
     """Raise ValueError if two lines rate the same item by the same user. `pairs` encodes user and item as a number."""
     _, firsts, inverse = np.unique(pairs, return_index=True, return_inverse=True)
     first = firsts[inverse]
-    again = np.flatnonzero(first != np.arange(len(pairs)))
-    if len(again):
-        line, first_line = lines[again[0]], lines[first[again[0]]]
+    duplicates = np.flatnonzero(first != np.arange(len(pairs)))
+    if len(duplicates):
+        line, first_line = lines[duplicates[0]], lines[first[duplicates[0]]]
         raise ValueError(f"{file}:{line}: same user and item as in line {first_line}: keep one row")
 
 
@@ -131,14 +131,14 @@ def compute_tastes(ratings: Ratings) -> Floats:
     two such users.
     """
     users, _ = ratings.shape
-    liked = ratings.stars >= MIN_LIKED_STARS
+    is_liked = ratings.stars >= MIN_LIKED_STARS
     counts = np.zeros((users, len(ratings.genres)))
-    np.add.at(counts, ratings.users[liked], ratings.genre_shares[ratings.items[liked]])
+    np.add.at(counts, ratings.users[is_liked], ratings.genre_shares[ratings.items[is_liked]])
     share = ratings.genre_shares[ratings.items].mean(axis=0)
-    lifted = (counts[counts.sum(axis=1) >= MIN_LIKED_RATINGS] + share) / share
-    if len(lifted) < 2:
+    ratios = (counts[counts.sum(axis=1) >= MIN_LIKED_RATINGS] + share) / share
+    if len(ratios) < 2:
         raise ValueError(f"fewer than two users like at least {MIN_LIKED_RATINGS} items: tastes cannot be fitted")
-    return np.asarray(lifted / lifted.sum(axis=1, keepdims=True))
+    return np.asarray(ratios / ratios.sum(axis=1, keepdims=True))
 
 
 def fit_dirichlet(shares: Floats) -> Floats:

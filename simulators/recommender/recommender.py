@@ -106,7 +106,7 @@ class Recommender(PersonGame):
         penalty: float = 0.1,
         **options: Any,
     ) -> None:
-        self.key, self.fitted = make_shelf_key(catalogue, edition, embedding, ratings, steepness)
+        self.key, self.concentration = make_shelf_key(catalogue, edition, embedding, ratings, steepness)
         self.steepness = number("steepness", 4.0 if steepness is None else steepness, 0.1)
         self.codes = choice("ids", ids, "numbers", "semantic") == "semantic"
         self.users = whole_number("users", users, 1, MAX_USERS)
@@ -125,16 +125,18 @@ class Recommender(PersonGame):
     def deal_settings(self) -> DealSettings:
         """Settings of the deals. Tastes are fitted to the ratings if there are any, else follow `steepness`."""
         even = np.full(len(self.shelf.catalogue.genres), 1 / self.steepness)
-        return DealSettings(self.shelf, self.limits, self.users, np.array(self.fitted) if self.fitted else even)
+        return DealSettings(
+            self.shelf, self.limits, self.users, np.array(self.concentration) if self.concentration else even
+        )
 
     @property
     def floor(self) -> float:
         """Success rate of random play, estimated by simulating it on up to `FLOOR_DEALS` drawn deals."""
-        game, measured = self.clone(), []
+        game, yardsticks = self.clone(), []
         for seed in range(max(4, FLOOR_DEALS // self.users)):
             game.reset(seed=seed)
-            measured.append(game.yardstick)
-        return yardstick.estimate_floor(measured)
+            yardsticks.append(game.yardstick)
+        return yardstick.estimate_floor(yardsticks)
 
     # Methods of TextGame and Simulator.
 
@@ -298,7 +300,7 @@ class Recommender(PersonGame):
 
     def _ask(self, topic: str) -> None:
         """Ask the user, which costs patience. Unless that ends the visit, the user answers."""
-        self.tally.asked += 1
+        self.tally.questions += 1
         self.service.ask()
         if self._continue_visit():
             self._say(answer_question(self.service.visitor, topic))
@@ -355,12 +357,12 @@ class Recommender(PersonGame):
         text = to_one_line(text)
         if self.is_played and not self.admit_text(text):
             return ""
-        heard = self.seat.hear(text, self.service.visitor, self.shelf.catalogue)
-        if heard is None:
+        reading = self.seat.hear(text, self.service.visitor, self.shelf.catalogue)
+        if reading is None:
             self.pay(USER, "reading", -FINE)
             self.tell(f"Say this and nothing else: {self.seat.template}", USER)
             return ""
-        words, wish, fine = heard
+        words, wish, fine = reading
         if fine:
             self.pay(USER, "reading", -fine)
         self.is_binding = self.is_binding or self.person == "free"
@@ -392,8 +394,8 @@ class Recommender(PersonGame):
     def _draw_user(self, rng: np.random.Generator, concentration: Floats, segment: int) -> Record:
         """Draw a user of the game's split and persona."""
         persona = self.draw_persona(rng)
-        drawn: Record = self.draw_entity(
+        record: Record = self.draw_entity(
             lambda: draw_record(rng, draw_taste(rng, concentration), persona, segment, self.shelf.catalogue.caps),
             lambda record: str(record.entity),
         )
-        return drawn
+        return record

@@ -134,11 +134,11 @@ def _make_averse_twins(record: Record) -> tuple[Record, Record]:
     return replace(record, taste=tastes[0]), replace(record, taste=tastes[1])
 
 
-def _make_contented_twins(record: Record, dearest: int, keep_cap: bool) -> tuple[Record, Record]:
+def _make_contented_twins(record: Record, max_price: int, keep_cap: bool) -> tuple[Record, Record]:
     """Return twins with different caps, patience and loyalty, all so high that they have no effect."""
     forgets = (record.forgets[0], True, record.forgets[2])
-    one = replace(record, cap=dearest + 1, patience=ENDLESS, loyalty=2.0, forgets=forgets)
-    return one, replace(one, cap=dearest + (1 if keep_cap else 9), patience=2 * ENDLESS, loyalty=3.0)
+    one = replace(record, cap=max_price + 1, patience=ENDLESS, loyalty=2.0, forgets=forgets)
+    return one, replace(one, cap=max_price + (1 if keep_cap else 9), patience=2 * ENDLESS, loyalty=3.0)
 
 
 def _make_penniless_twins(record: Record, cap: int) -> tuple[Record, Record]:

@@ -57,16 +57,16 @@ class Seat:
         A free or played seat also sees its `taste` by genre, price `cap`, mindset `before` the latest page and now
         (`mindset`), and a summary in few tokens (`marks`). A played seat sees which genres it `loves` and `dislikes`.
         """
-        said = {"template": self.template, "answer": encode_wish(self.wish)}
+        due = {"template": self.template, "answer": encode_wish(self.wish)}
         if self.person == "render":
-            return said
+            return due
         liking = {genre: round(share, 2) for genre, share in zip(catalogue.genres, visitor.record.taste, strict=True)}
         mind = {"before": dict(self.before), "mindset": visitor.mindset.round_for_log()}
-        facts = {**said, "taste": liking, "cap": visitor.record.cap, **mind, "marks": self._marks(visitor)}
+        facts = {**due, "taste": liking, "cap": visitor.record.cap, **mind, "marks": self._marks(visitor)}
         if self.person == "played":
-            loved = [genre for genre, share in zip(catalogue.genres, visitor.affinity, strict=True) if share > LOVED]
-            disliked = [catalogue.genres[genre] for genre in visitor.record.disliked]
-            facts |= {"loves": loved, "dislikes": disliked}
+            loves = [genre for genre, share in zip(catalogue.genres, visitor.affinity, strict=True) if share > LOVED]
+            dislikes = [catalogue.genres[genre] for genre in visitor.record.disliked]
+            facts |= {"loves": loves, "dislikes": dislikes}
         return facts
 
     def legal(self, catalogue: Catalogue, cap: int) -> list[str] | None:
@@ -90,9 +90,9 @@ class Seat:
         or played seat: any text passes without a fine, with the wish parsed from its words or None.
         """
         if self.person == "render":
-            heard = self.renderings.choose_text(text, self.template, lambda said: read(said, catalogue))
-            self.due = heard is None
-            return None if heard is None else (heard, self.wish, 0.0 if heard == text else FINE)
+            utterance = self.renderings.choose_text(text, self.template, lambda candidate: read(candidate, catalogue))
+            self.due = utterance is None
+            return None if utterance is None else (utterance, self.wish, 0.0 if utterance == text else FINE)
         self.due, wish = False, read_wish(text, catalogue, visitor.record.cap)
         self.steered += wish is not None
         self.untrue += wish is not None and not is_true_of(wish, visitor)

@@ -115,7 +115,7 @@ class Service:
         `named_genres` has the genres that the explanation names. Records clicks and stars, spreads recommendations to
         friends, and draws new candidates.
         """
-        visitor, tips = self.visitor, {*self.visitor.heard_of}
+        visitor, tips = self.visitor, {*self.visitor.tips}
         reaction = visitor.react_to_page(self.items(sorted(slate)), named_genres)
         self.history.record_page(slate, reaction.clicked, reaction.best)
         self.tips += len(tips.intersection(reaction.clicked))
@@ -170,24 +170,24 @@ class Service:
         """Draw new candidates: friends' recommendations, items similar to the last enjoyed one, and random ones."""
         self.finds = 0
         count, seen = self.deal.limits.candidates, self.history.seen
-        chosen = [item for item in self.visitor.heard_of if item not in seen][:MAX_TIPS]
+        candidates = [item for item in self.visitor.tips if item not in seen][:MAX_TIPS]
         if self.history.last_enjoyed is not None:
             similar = [
                 item
                 for item in self.deal.shelf.find_similar(self.history.last_enjoyed)
-                if item not in seen and item not in chosen
+                if item not in seen and item not in candidates
             ]
-            chosen += similar[: (count - len(chosen)) // 2]
+            candidates += similar[: (count - len(candidates)) // 2]
         size, moment = len(self.deal.shelf.catalogue.items), (self.user_index, self.day, self.page)
         for attempt in range(MAX_DRAWS):
-            if len(chosen) >= count:
+            if len(candidates) >= count:
                 break
             item = int(size * uniform(self.deal.key, STOCK, *moment, attempt))
-            if item not in chosen and (item not in seen or 2 * attempt > MAX_DRAWS):
-                chosen.append(item)
-        if len(chosen) < count:
-            chosen += [item for item in range(size) if item not in chosen][: count - len(chosen)]
-        self.candidates = tuple(chosen)
+            if item not in candidates and (item not in seen or 2 * attempt > MAX_DRAWS):
+                candidates.append(item)
+        if len(candidates) < count:
+            candidates += [item for item in range(size) if item not in candidates][: count - len(candidates)]
+        self.candidates = tuple(candidates)
 
 
 def rate_joy(joy: float) -> int:

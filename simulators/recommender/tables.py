@@ -51,8 +51,8 @@ def read_number(location: str, row: Row, column: str, largest: float) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value <= largest:
-        shown = to_one_line(row[column], 40)
-        raise ValueError(f"{location}: {column} must be a number from 0 to {largest:g}, not '{shown}': correct it")
+        excerpt = to_one_line(row[column], 40)
+        raise ValueError(f"{location}: {column} must be a number from 0 to {largest:g}, not '{excerpt}': correct it")
     return value
 
 
@@ -61,8 +61,8 @@ def read_genres(location: str, cell: str) -> tuple[str, ...]:
     named = list(filter(None, map(str.strip, cell.split("|"))))
     for genre in named:
         if not fold(genre):
-            shown = to_one_line(genre, 40)
-            raise ValueError(f"{location}: the genre `{shown}` has no letter from a to z: name it with those")
+            excerpt = to_one_line(genre, 40)
+            raise ValueError(f"{location}: the genre `{excerpt}` has no letter from a to z: name it with those")
     return tuple(dict.fromkeys(map(fold, named)))
 
 

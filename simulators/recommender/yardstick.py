@@ -98,26 +98,26 @@ class Tally:
 
     pages: int = 0
     clicks: int = 0
-    shown: int = 0
+    item_count: int = 0
     genres: int = 0
     """Sum over pages of the number of distinct main genres."""
-    asked: int = 0
-    judged: int = 0
-    """Number of pages that could follow an instruction; `kept` counts those that did."""
-    kept: int = 0
+    questions: int = 0
+    instructions: int = 0
+    """Number of pages that could follow an instruction; `instructions_followed` counts those that did."""
+    instructions_followed: int = 0
     log: list[dict[str, Any]] = field(default_factory=list)
     """Mindset of the first user before and after each page."""
 
     def count_page(self, reaction: Reaction, items: Sequence[Item]) -> float:
         """Count a page. Returns its number of distinct main genres divided by its number of items."""
         genres = len({item.genres[0] for item in items})
-        self.pages, self.shown = self.pages + 1, self.shown + len(items)
+        self.pages, self.item_count = self.pages + 1, self.item_count + len(items)
         self.clicks, self.genres = self.clicks + len(reaction.clicked), self.genres + genres
         return genres / len(items)
 
-    def count_instruction(self, followed: bool) -> None:
-        """Count a page that could follow an instruction, and whether it did (`followed`)."""
-        self.judged, self.kept = self.judged + 1, self.kept + followed
+    def count_instruction(self, is_followed: bool) -> None:
+        """Count a page that could follow an instruction, and whether it did (`is_followed`)."""
+        self.instructions, self.instructions_followed = self.instructions + 1, self.instructions_followed + is_followed
 
     def figures(self, service: Service, reference: Yardstick) -> dict[str, float | bool | str]:
         """Return the match's figures: score, success, the joy of all users and of random and oracle play, and more.
@@ -138,10 +138,10 @@ class Tally:
             "pages": self.pages,
             "visits": service.visits,
             "returned": service.returns / max(1, service.visits),
-            "instructions": self.judged,
-            "kept": self.kept / max(1, self.judged),
-            "diversity": self.genres / max(1, self.shown),
-            "asked": self.asked,
+            "instructions": self.instructions,
+            "kept": self.instructions_followed / max(1, self.instructions),
+            "diversity": self.genres / max(1, self.item_count),
+            "asked": self.questions,
             "user": service.audience[0].record.persona,
             "mindset": json.dumps(self.log, separators=(",", ":")),
         }

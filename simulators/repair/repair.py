@@ -106,7 +106,7 @@ class Repair(Simulator):
             else {name: [*map(tuple, unseen[name])] for name in self.names}
         )
         self._runs = self._edits = self._plausible_edits = 0
-        self._right = 0.0
+        self._right_share = 0.0
 
     def _draw_hidden_tests(self, rng: np.random.Generator) -> dict[str, list[Case]]:
         """Draw hidden tests by function, such that every known wrong expression fails at least one of them."""
@@ -215,10 +215,10 @@ class Repair(Simulator):
         """
         if self._plausible_edits:
             self.pay(seat, SUBMITTED, 1.0)
-        right = [self._passes(name) for name in self.names]
-        self._right = sum(right) / len(right)
-        self.pay(seat, PASSED, self._right)
-        self.end("submitted", f"{sum(right)} of {len(right)} functions are right.")
+        results = [self._passes(name) for name in self.names]
+        self._right_share = sum(results) / len(results)
+        self.pay(seat, PASSED, self._right_share)
+        self.end("submitted", f"{sum(results)} of {len(results)} functions are right.")
 
     def _passes(self, name: str) -> bool:
         cases = self.unseen[name]
@@ -231,7 +231,7 @@ class Repair(Simulator):
     def figures(self) -> dict[str, float | bool | str]:
         """Return `score` (share of correct functions), `success` (all are), `edits`, `runs`, and `submitted` (bool)."""
         counts = {"edits": self._edits, "runs": self._runs, "submitted": self.ended == "submitted"}
-        return {"score": self._right, "success": self._right == 1.0, **counts}
+        return {"score": self._right_share, "success": self._right_share == 1.0, **counts}
 
     @property
     def floor(self) -> float:

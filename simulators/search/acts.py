@@ -41,10 +41,10 @@ def read_act(act: str, terse: bool) -> Act | None:
         return _read_terse(act.strip())
     if act.strip().upper() == "STOP":
         return Act("stop")
-    if asked := QUESTION.fullmatch(act):
-        return Act("question", to_one_line(asked[1], 2 * MAX_ANSWER), to_one_line(asked[2], 2 * MAX_ANSWER))
-    if answered := ANSWER.fullmatch(act) or TAGGED.search(act):
-        text = to_one_line(answered[1], MAX_ANSWER)
+    if question := QUESTION.fullmatch(act):
+        return Act("question", to_one_line(question[1], 2 * MAX_ANSWER), to_one_line(question[2], 2 * MAX_ANSWER))
+    if answer := ANSWER.fullmatch(act) or TAGGED.search(act):
+        text = to_one_line(answer[1], MAX_ANSWER)
         return Act("answer", text) if text else None
     calls = read_calls(act, limit=1)
     return Act("call", calls=calls[:1]) if calls else None

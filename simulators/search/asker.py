@@ -28,7 +28,7 @@ class Asker:
     """Whether the asker moves next."""
     turns: int = 0
     """Number of the asker's texts."""
-    gone: bool = False
+    has_left: bool = False
     """Whether the asker has said goodbye."""
 
     def facts(self) -> dict[str, Any]:

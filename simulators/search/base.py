@@ -162,9 +162,9 @@ class LibraryGame(Simulator):
     def list_calls(self, session: Session, names: Sequence[str]) -> list[str]:
         """List useful calls within the budget, as acts: searches for these names, openings of found unread pages."""
         calls = []
-        if session.left["searches"] > 0:
+        if session.remaining_calls["searches"] > 0:
             calls += [write_call("search", name, self.terse) for name in names]
-        if session.left.get("opens", 0) > 0:
+        if session.remaining_calls.get("opens", 0) > 0:
             unread = [title for title in session.found if title not in session.read][-LISTED:]
             calls += [write_call("open", title, self.terse) for title in unread]
         return calls
@@ -175,17 +175,17 @@ class LibraryGame(Simulator):
 
     def list_candidates(self) -> tuple[str, ...]:
         """Return the random player's possible answers: those of a corpus, or all titles, 1 to 9 and "none"."""
-        known = tuple(dict.fromkeys(question.answer for question in self.library.questions))
-        return known or (*self.library.titles, *"123456789", NONE)
+        answers = tuple(dict.fromkeys(question.answer for question in self.library.questions))
+        return answers or (*self.library.titles, *"123456789", NONE)
 
     def list_names_read(self, session: Session, question: str) -> list[str]:
         """Return the last 12 names that a seat has seen: in the question, among search results or on pages read."""
         world = self.library.world
-        known = self.library.find_titles(question)
+        names = self.library.find_titles(question)
         if world is not None:
             named = (value for text in session.texts for _, _, value in read_facts(text) if world.kind(value))
-            known = (*known, *session.found, *named)
-        return list(dict.fromkeys([*known, *session.found]))[-LISTED:]
+            names = (*names, *session.found, *named)
+        return list(dict.fromkeys([*names, *session.found]))[-LISTED:]
 
 
 def restore_question(record: dict[str, Any]) -> Question:

@@ -107,8 +107,8 @@ def _check_program(text: str, program: Program, requirements: Requirements, libr
         raise CheckError(f"its program has {how}")
     if not all(contains_name(text, chain.start, library.terse) for chain in program.chains):
         raise CheckError("it does not name what its program begins with")
-    asked = parse_question(text, library.terse)
-    if asked is not None and asked != program:
+    parsed = parse_question(text, library.terse)
+    if parsed is not None and parsed != program:
         raise CheckError("it asks for something else than its program")
 
 
@@ -144,10 +144,10 @@ def find_chains(answer: str, notes: Facts, facts: Sequence[tuple[str, str, str]]
     paths: list[tuple[tuple[str, ...], tuple[str, ...]]] = [((answer,), ())]
     for _ in range(hops):
         paths = [
-            ((before, *passed), (step, *taken))
-            for passed, taken in paths
-            for before, step in steps.get(passed[0], [])
-            if before not in passed
+            ((before, *things), (step, *path))
+            for things, path in paths
+            for before, step in steps.get(things[0], [])
+            if before not in things
         ][: 20 * MAX_CHAINS]
-    chains = [Chain(passed[0], taken) for passed, taken in paths]
+    chains = [Chain(things[0], path) for things, path in paths]
     return [chain for chain in chains if evaluate(Program("chain", (chain,)), notes) == {answer}][:MAX_CHAINS]

@@ -55,12 +55,14 @@ class Library:
     def find_titles(self, text: str) -> tuple[str, ...]:
         """Return the titles that occur in a text, in order and without repeats; of overlapping ones the longest."""
         words = [match.span() for match in re.finditer(r"\w[\w'-]*", text)]
-        found, at = [], 0
-        while at < len(words):
-            spans = [(words[at][0], words[last - 1][1], last) for last in range(min(at + 4, len(words)), at, -1)]
+        found, index = [], 0
+        while index < len(words):
+            spans = [
+                (words[index][0], words[last - 1][1], last) for last in range(min(index + 4, len(words)), index, -1)
+            ]
             named = next(((text[a:b], last) for a, b, last in spans if text[a:b] in self.pages), None)
             found += [named[0]] if named else []
-            at = named[1] if named else at + 1
+            index = named[1] if named else index + 1
         return tuple(dict.fromkeys(found))
 
     def __deepcopy__(self, memo: object) -> Library:

@@ -39,9 +39,9 @@ def highlight(page: str, query: str) -> str:
 
     Without such letters, returns the whole page.
     """
-    asked = {word for word in query.split() if word in BY_CODE}
+    codes = {word for word in query.split() if word in BY_CODE}
     name, kind, *facts = page.split()
-    return " ".join([name, kind, *(fact for fact in facts if fact[0] in asked)]) if asked else page
+    return " ".join([name, kind, *(fact for fact in facts if fact[0] in codes)]) if codes else page
 
 
 @dataclass

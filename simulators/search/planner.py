@@ -147,8 +147,8 @@ class SearchPlanner(Search):
         `regret` is `best` minus the planner's payoff without the part `process`.
         """
         best = self.compute_best()
-        earned = self.payoffs()[PLANNER] - self._totals[PLANNER].get("process", 0.0)
-        return {**super().figures(), "best": best, "regret": best - earned}
+        payoff = self.payoffs()[PLANNER] - self._totals[PLANNER].get("process", 0.0)
+        return {**super().figures(), "best": best, "regret": best - payoff}
 
     def compute_best(self) -> float:
         """Return the higher payoff of two plans: reading like the player `reader`, or stopping at once.

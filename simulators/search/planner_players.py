@@ -65,7 +65,7 @@ def _make_random_plan(game: Match, seed: int) -> Callable[[], str]:
         nonlocal left
         names = game.list_names_read(game.session, game.question.text)
         left -= 1
-        if left < 0 or not names or game.session.left["searches"] <= 0:
+        if left < 0 or not names or game.session.remaining_calls["searches"] <= 0:
             return _write_stop(game)
         return write_call("search", names[int(rng.integers(len(names)))], game.terse)
 
@@ -103,8 +103,8 @@ def _make_best_plan(game: Match, seed: int) -> Callable[[], str]:
 
     def act() -> str:
         calls, right = measure_effort(game)
-        known = is_exact(find_answer(game.question.text, [], game.terse), game.question.answers)
-        return reading() if right and not known and game.cost * calls < 1.0 else _write_stop(game)
+        is_known = is_exact(find_answer(game.question.text, [], game.terse), game.question.answers)
+        return reading() if right and not is_known and game.cost * calls < 1.0 else _write_stop(game)
 
     return act
 

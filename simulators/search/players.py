@@ -61,7 +61,7 @@ def choose_next_call(program: Program, session: Session, terse: bool) -> tuple[s
     notes = Notes.of(session.texts)
     for chain in program.chains:
         call = _find_missing_call(chain, program.number, notes, session, terse)
-        if call is not None and session.left.get({"search": "searches", "open": "opens"}[call[0]], 0) > 0:
+        if call is not None and session.remaining_calls.get({"search": "searches", "open": "opens"}[call[0]], 0) > 0:
             return call
     return None
 
@@ -122,7 +122,7 @@ def _make_random(game: Match, seed: int) -> Script:
 
     def act(view: View) -> str:
         names = game.list_names_read(game.session, game.question.text)
-        if game.turns < calls and names and game.session.left["searches"] > 0:
+        if game.turns < calls and names and game.session.remaining_calls["searches"] > 0:
             return write_call("search", names[int(rng.integers(len(names)))], game.terse)
         candidates = game.list_candidates()
         return write_answer(candidates[int(rng.integers(len(candidates)))], game.terse)
@@ -164,9 +164,9 @@ def _make_reader(game: Match, seed: int) -> Script:
     """
 
     def act(view: View) -> str:
-        asked = str(view.public.get("question") or game.question.text)
-        as_dealt = asked == game.question.text
-        program = parse_question(asked, game.terse) if as_dealt else find_question(asked)
+        question = str(view.public.get("question") or game.question.text)
+        is_original = question == game.question.text
+        program = parse_question(question, game.terse) if is_original else find_question(question)
         call = choose_next_call(program, game.session, game.terse) if program else None
         if call is not None:
             return write_call(*call, game.terse)

@@ -73,8 +73,8 @@ def parse(text: str) -> Program:
     if len(text) > MAX_CHARACTERS:
         raise ValueError(f"a program has at most {MAX_CHARACTERS:,} characters, not {len(text):,}")
     text = " ".join(text.split())
-    if compared := re.fullmatch(r"(larger|smaller) (\w+) ?:([^|]+)\|([^|]+)", text):
-        form, number, *sides = compared.groups()
+    if match := re.fullmatch(r"(larger|smaller) (\w+) ?:([^|]+)\|([^|]+)", text):
+        form, number, *sides = match.groups()
         if number not in NUMBERS:
             raise ValueError(f"things are compared by {', '.join(NUMBERS)}, not by {number}")
         return Program("larger" if form == "larger" else "smaller", tuple(map(_parse_chain, sides)), number)
@@ -86,8 +86,8 @@ def parse(text: str) -> Program:
 def parse_terse(text: str) -> Program:
     """Parse a program in one-letter codes, such as `gc M B`. Raises ValueError with a one-line problem."""
     text = text[:MAX_CHARACTERS].strip()
-    if compared := re.fullmatch(r"([+-])([A-Z]) ([^,]+),([^,]+)", text):
-        sign, code, *sides = compared.groups()
+    if match := re.fullmatch(r"([+-])([A-Z]) ([^,]+),([^,]+)", text):
+        sign, code, *sides = match.groups()
         if BY_CODE.get(code) not in NUMBERS:
             raise ValueError(f"{code} is no number")
         return Program("larger" if sign == "+" else "smaller", tuple(map(_parse_terse_chain, sides)), BY_CODE[code])
@@ -123,7 +123,7 @@ def _check_chain(chain: Chain) -> Chain:
     """Return the chain. Raises ValueError if it is too long or a step does not fit the kind of thing before it."""
     if len(chain.steps) > MAX_STEPS:
         raise ValueError(f"a program has at most {MAX_STEPS} steps, not {len(chain.steps)}")
-    at = ""
+    kind = ""
     for step in chain.steps:
         relation = RELATIONS.get(step.removeprefix("^"))
         if relation is None:
@@ -132,9 +132,9 @@ def _check_chain(chain: Chain) -> Chain:
         source, target = (relation.target, relation.source) if backwards else (relation.source, relation.target)
         if not source:
             raise ValueError(f"{step[:40]} goes backwards from a number, which is no thing")
-        if at not in ("", source):
-            raise ValueError(f"{step[:40]} is of a {source}, not of a {at if at != 'number' else 'number'}")
-        at = target or "number"
+        if kind not in ("", source):
+            raise ValueError(f"{step[:40]} is of a {source}, not of a {kind if kind != 'number' else 'number'}")
+        kind = target or "number"
     return chain
 
 

@@ -76,17 +76,17 @@ def _word_chain(chain: Chain) -> str:
 def read_question(text: str) -> Program | None:
     """Parse a question worded as `word_question` words it; return its program, or None. Extra spaces do not matter."""
     text = " ".join(text.split())
-    if asked := re.fullmatch(r"What is (.+)\?", text):
-        chain = _parse_noun_phrase(asked[1])
+    if match := re.fullmatch(r"What is (.+)\?", text):
+        chain = _parse_noun_phrase(match[1])
         return (chain and chain.steps and Program("chain", (chain,))) or None
-    if asked := re.fullmatch(r"How many (\w+) have (.+) as their ([\w ]+)\?", text):
-        inner, relation = _parse_noun_phrase(asked[2]), _index_by_noun().get(asked[3])
-        if inner is None or relation is None or KINDS[RELATIONS[relation].source].plural != asked[1]:
+    if match := re.fullmatch(r"How many (\w+) have (.+) as their ([\w ]+)\?", text):
+        inner, relation = _parse_noun_phrase(match[2]), _index_by_noun().get(match[3])
+        if inner is None or relation is None or KINDS[RELATIONS[relation].source].plural != match[1]:
             return None
         return Program("count", (Chain(inner.start, (*inner.steps, f"^{relation}")),))
-    if asked := re.fullmatch(r"Which has the (larger|smaller) ([\w ]+): (.+), or (.+)\?", text):
-        left, right, number = _parse_noun_phrase(asked[3]), _parse_noun_phrase(asked[4]), _index_by_noun().get(asked[2])
-        form: Form = "larger" if asked[1] == "larger" else "smaller"
+    if match := re.fullmatch(r"Which has the (larger|smaller) ([\w ]+): (.+), or (.+)\?", text):
+        left, right, number = _parse_noun_phrase(match[3]), _parse_noun_phrase(match[4]), _index_by_noun().get(match[2])
+        form: Form = "larger" if match[1] == "larger" else "smaller"
         if left is not None and right is not None and number is not None and number in NUMBERS:
             return Program(form, (left, right), number)
     return None
@@ -140,12 +140,12 @@ def draw_question(
     ValueError if the world has no such question.
     """
     sort = sorts[int(rng.integers(len(sorts)))]
-    wanted = int(rng.integers(hops[0], hops[1] + 1))
+    hop_count = int(rng.integers(hops[0], hops[1] + 1))
     for _ in range(TRIES):
-        program = _draw_program(Walker(world, rng, backwards), sort, wanted)
+        program = _draw_program(Walker(world, rng, backwards), sort, hop_count)
         if program is not None and (question := make_question(world, program, sort)) is not None:
             return question
-    raise ValueError(f"this world has no question of sort {sort} over {wanted} hops: take more pages, or other hops")
+    raise ValueError(f"this world has no question of sort {sort} over {hop_count} hops: take more pages, or other hops")
 
 
 def make_question(world: World, program: Program, sort: Sort) -> Question | None:
@@ -201,10 +201,10 @@ def _draw_program(walker: Walker, sort: Sort, hops: int) -> Program | None:
     start = walker.pick(walker.world.names)
     if sort == "compare":
         return _draw_comparison(walker, start, hops - 1)
-    walked = walker.walk(start, hops - (sort != "chain"))
-    if walked is None:
+    walk = walker.walk(start, hops - (sort != "chain"))
+    if walk is None:
         return None
-    chain, end = walked
+    chain, end = walk
     if sort == "chain":
         return Program("chain", (chain,))
     # An unanswerable chain ends with a fact that is not stated, or a backward step without results.
@@ -216,10 +216,10 @@ def _draw_program(walker: Walker, sort: Sort, hops: int) -> Program | None:
 
 def _draw_comparison(walker: Walker, start: str, hops: int) -> Program | None:
     """Draw a comparison, by a number, of the ends of two chains with the same steps; None at a dead end."""
-    world, walked = walker.world, walker.walk(start, hops, numbers=False)
-    if walked is None:
+    world, walk = walker.world, walker.walk(start, hops, numbers=False)
+    if walk is None:
         return None
-    chain, end = walked
+    chain, end = walk
     numbers = [name for name in NUMBERS if RELATIONS[name].source == world.kind(end)]
     other = walker.pick(world.of_kind[world.kind(start)])
     if not numbers or other == start:

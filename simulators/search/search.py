@@ -84,7 +84,7 @@ class Search(PersonGame, LibraryGame):
 
     def public(self) -> dict[str, Any]:
         """Return `question`, its text, and `left`, the remaining calls by tool."""
-        return {"question": self.question_text, "left": dict(self.session.left)}
+        return {"question": self.question_text, "left": dict(self.session.remaining_calls)}
 
     def private(self, seat: str) -> dict[str, Any]:
         """Return `found`, the titles that searches have shown; for the asker `Asker.facts`."""
@@ -131,7 +131,7 @@ class Search(PersonGame, LibraryGame):
             self.end("turns", "No turns are left, and nothing was answered.")
 
     def _ask(self, text: str) -> str:
-        if self.asker.gone:
+        if self.asker.has_left:
             raise IllegalAct("the asker has left")
         self.asker.due = True
         self._end_if_out_of_turns()
@@ -145,7 +145,7 @@ class Search(PersonGame, LibraryGame):
         self.asker.turns += 1
         if not self.admit_text(text):
             return ""
-        self.asker.due, self.asker.gone = False, bool(LEAVING.search(text))
+        self.asker.due, self.asker.has_left = False, bool(LEAVING.search(text))
         if not self.asker.first_words:
             self.asker.first_words = text
             return ""

@@ -95,9 +95,9 @@ class SearchSelfplay(LibraryGame):
         """Accepted questions of earlier rounds."""
         self._solve_rates: list[float] = []
         self._accepted: list[Question] = []
-        self._reused = self._faults = self._sound = 0
+        self._reuse_count = self._fault_count = self._sound_count = 0
         self._round = 0
-        self._listed: tuple[tuple[int, int], list[str]] = ((0, 0), [])
+        self._cached_questions: tuple[tuple[int, int], list[str]] = ((0, 0), [])
         """Cache: (round, pages read) and the valid questions at that point."""
         self.rejection = ""
         self._begin(restore_question(options["example"]) if "example" in options else self._draw_example())
@@ -106,7 +106,7 @@ class SearchSelfplay(LibraryGame):
         """Return the rules as text, equal for all seats."""
         if self.terse:
             return "?words searches, !program asks, =words answers."
-        paid = "the more of them fail" if self.pay_rule == "hard" else "most when half of them are right"
+        payment = "the more of them fail" if self.pay_rule == "hard" else "most when half of them are right"
         return (
             f"The proposer is given an answer, searches for what leads to it, and writes a question; the "
             f"{len(self.solvers)} solvers search for its answer, each alone. Tools, one call at a time, at most "
@@ -114,13 +114,13 @@ class SearchSelfplay(LibraryGame):
             "The proposer ends with QUESTION text PROGRAM program, such as: QUESTION What is the seat of the employer "
             "of NAME? PROGRAM NAME > employer > seat (^author goes backwards). It must rest on pages that it read, "
             "have just the one answer, and not name it. A solver ends with ANSWER text, and is paid for the right one; "
-            f"the proposer is paid {paid}."
+            f"the proposer is paid {payment}."
         )
 
     def public(self) -> dict[str, Any]:
         """Return `question`, its text once accepted ("" before), and `round`, from 1."""
-        asked = self.question.text if self.question and self._mover != READER else ""
-        return {"question": asked, "round": min(self._round, self.rounds)}
+        question = self.question.text if self.question and self._mover != READER else ""
+        return {"question": question, "round": min(self._round, self.rounds)}
 
     def private(self, seat: str) -> dict[str, Any]:
         """Return the seat's private facts: `left` calls, `found` titles, the proposer's task, the reader's pages."""
@@ -131,7 +131,7 @@ class SearchSelfplay(LibraryGame):
                 else {}
             )
         session = self.sessions.get(seat)
-        own = {"left": dict(session.left), "found": list(session.found)} if session else {}
+        own = {"left": dict(session.remaining_calls), "found": list(session.found)} if session else {}
         if seat == PROPOSER:
             return {"answer": self.requirements.answer, "hops": self.requirements.hops, **own}
         return own
@@ -140,8 +140,8 @@ class SearchSelfplay(LibraryGame):
         """Return useful calls, likely answers or the proposer's valid questions. None for the reader or if empty."""
         if seat == READER:
             return None
-        asked = self.question.text if self.question and seat != PROPOSER else self.requirements.answer
-        names = self.list_names_read(self.session, asked)
+        text = self.question.text if self.question and seat != PROPOSER else self.requirements.answer
+        names = self.list_names_read(self.session, text)
         calls = self.list_calls(self.session, names)
         return [*calls, *(self._valid_questions() if seat == PROPOSER else self.list_answers(names))] or None
 
@@ -174,17 +174,17 @@ class SearchSelfplay(LibraryGame):
         have exactly the claimed answer on all facts, and `hops` their mean. Also `success`, `calls`, `checker_faults`,
         the last `rejection` and the last `question`.
         """
-        accepted, score = len(self._accepted), sum(self._solve_rates) / self.rounds
+        accepted_count, score = len(self._accepted), sum(self._solve_rates) / self.rounds
         return {
             "score": score,
             "success": score == 1.0,
             "s": sum(self._solve_rates) / max(len(self._solve_rates), 1),
-            "accepted": accepted / self.rounds,
-            "sound": self._sound / max(accepted, 1),
-            "reused": self._reused / self.rounds,
-            "hops": sum(question.hops for question in self._accepted) / max(accepted, 1),
+            "accepted": accepted_count / self.rounds,
+            "sound": self._sound_count / max(accepted_count, 1),
+            "reused": self._reuse_count / self.rounds,
+            "hops": sum(question.hops for question in self._accepted) / max(accepted_count, 1),
             "calls": sum(session.calls for session in self.sessions.values()),
-            "checker_faults": self._faults,
+            "checker_faults": self._fault_count,
             "rejection": self.rejection,
             "question": self._accepted[-1].text if self._accepted else "",
         }
@@ -225,8 +225,13 @@ class SearchSelfplay(LibraryGame):
             raise SimulatorFault("there are no facts to ask about")
         for _ in range(DEALS):
             question = draw_question(world, self.chance, ["chain"], self.hops, self.backwards)
-            asked = question.text in {each.text for each in self._accepted}
-            if world.kind(question.answer) and not asked and self.is_in_split(question) and self.is_findable(question):
+            is_repeat = question.text in {each.text for each in self._accepted}
+            if (
+                world.kind(question.answer)
+                and not is_repeat
+                and self.is_in_split(question)
+                and self.is_findable(question)
+            ):
                 return question
         raise SimulatorFault(f"none of {DEALS:,} questions can be written with these calls in the split {self.split}")
 
@@ -236,7 +241,7 @@ class SearchSelfplay(LibraryGame):
         self.question: Question | None = None
         self.reader_pages: tuple[str, ...] = ()
         self.sessions = {PROPOSER: self.make_session()}
-        self._right: list[bool] = []
+        self._results: list[bool] = []
         self._round += 1
         self._move_to(PROPOSER)
 
@@ -246,12 +251,12 @@ class SearchSelfplay(LibraryGame):
     def _valid_questions(self) -> list[str]:
         """Return up to 4 valid questions about the pages that the proposer has read, as acts (cached)."""
         key = (self._round, len(self.sessions[PROPOSER].read))
-        if self._listed[0] != key:
-            self._listed = (
+        if self._cached_questions[0] != key:
+            self._cached_questions = (
                 key,
                 self._filter_passing(list_possible_programs(self.sessions[PROPOSER], self.requirements)[:MAX_LISTED]),
             )
-        return list(self._listed[1])
+        return list(self._cached_questions[1])
 
     def _filter_passing(self, programs: Sequence[Program]) -> list[str]:
         acts = []
@@ -273,7 +278,7 @@ class SearchSelfplay(LibraryGame):
         except CheckError as why:
             self.rejection = str(why)
         except Exception as error:  # noqa: BLE001 a question that the checker fails on never counts
-            self._faults += 1
+            self._fault_count += 1
             self.rejection = f"the checker cannot check it ({type(error).__name__})"
         else:
             self.question, self.rejection = question, ""
@@ -297,9 +302,9 @@ class SearchSelfplay(LibraryGame):
             require_readable(question, list(noise or session.texts), self.terse)
         return question
 
-    def _take_reader_answer(self, right: bool) -> None:
+    def _take_reader_answer(self, is_right: bool) -> None:
         self.reader_pages = ()
-        if right:
+        if is_right:
             self._accept()
         else:
             self.rejection = "the reader does not find the answer on the pages that were read"
@@ -307,7 +312,7 @@ class SearchSelfplay(LibraryGame):
 
     def _accept(self) -> None:
         self._accepted.append(self._question)
-        self._sound += is_sound(self._question, self.library)
+        self._sound_count += is_sound(self._question, self.library)
         self._start_solving()
 
     def _reject(self) -> None:
@@ -316,26 +321,26 @@ class SearchSelfplay(LibraryGame):
         self.question = None
         if self.reuse and self.pool:
             self.question = self.pool[int(self.chance.integers(len(self.pool)))]
-            self._reused += 1
+            self._reuse_count += 1
             self._start_solving()
         else:
             self._end_round(f"No question: {self.rejection}.")
 
-    def _refuse(self, seat: str, action: object, why: str) -> None:
+    def _refuse(self, seat: str, action: object, reason: str) -> None:
         """Refuse an illegal act as other games do, except that the proposer's last try ends only the round."""
-        if seat != PROPOSER or (self.illegal == "retry" and not self._retried):
-            super()._refuse(seat, action, why)
+        if seat != PROPOSER or (self.illegal == "retry" and not self._has_retried):
+            super()._refuse(seat, action, reason)
             return
         self.invalid += 1
-        self._valid[seat], self._retried = False, False
-        self.rejection = self.rejection or why
+        self._valid[seat], self._has_retried = False, False
+        self.rejection = self.rejection or reason
         self._transcript.append(f"{seat} (rejected): {to_one_line(str(action)[:400])}")
         self._reject()
 
     # The answers.
 
     def _start_solving(self) -> None:
-        self._right = []
+        self._results = []
         self.sessions |= {seat: self.make_session() for seat in self.solvers}
         self._move_to(self.solvers[0])
 
@@ -347,18 +352,18 @@ class SearchSelfplay(LibraryGame):
         else:
             self._take_answer(seat, False)
 
-    def _take_answer(self, seat: str, right: bool) -> None:
-        self._right.append(right)
-        self.pay(seat, "right", float(right))
-        if len(self._right) < len(self.solvers):
-            self._move_to(self.solvers[len(self._right)])
+    def _take_answer(self, seat: str, is_right: bool) -> None:
+        self._results.append(is_right)
+        self.pay(seat, "right", float(is_right))
+        if len(self._results) < len(self.solvers):
+            self._move_to(self.solvers[len(self._results)])
             return
-        share = sum(self._right) / len(self._right)
+        share = sum(self._results) / len(self._results)
         self._solve_rates.append(share)
         if self._accepted and self._question is self._accepted[-1] and self._question not in self.pool:
             self.pay(PROPOSER, "challenge", PAYS[self.pay_rule](share))
             self.pool.append(self._question)
-        self._end_round(f"{sum(self._right)} of {len(self._right)} were right.")
+        self._end_round(f"{sum(self._results)} of {len(self._results)} were right.")
 
     def _end_round(self, summary: str) -> None:
         """Start the next round and tell the proposer the summary, or end the match after the last round."""

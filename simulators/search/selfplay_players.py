@@ -72,10 +72,10 @@ def _make_reader(game: Match, seed: int) -> Script:
         if programs and "^" not in str(programs[0]):
             return write_question(programs[0], game.terse)
         unread = [title for title in session.found if title not in session.read]
-        if unread and session.left.get("opens", 0) > 0:
+        if unread and session.remaining_calls.get("opens", 0) > 0:
             return write_call("open", unread[0], game.terse)
         query = next((query for query in _list_queries(game) if query not in session.queries), None)
-        if query and session.left["searches"] > 0:
+        if query and session.remaining_calls["searches"] > 0:
             return write_call("search", query, game.terse)
         return write_question(programs[0], game.terse) if programs else ""
 

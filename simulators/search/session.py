@@ -49,7 +49,7 @@ class Session:
         return len(self.queries) + self.opened
 
     @property
-    def left(self) -> dict[str, int]:
+    def remaining_calls(self) -> dict[str, int]:
         """Remaining calls as {"searches": n, "opens": n}, without "opens" if searches show full pages."""
         left = {"searches": self.budget.searches - len(self.queries)}
         return left if self.shows_pages else {**left, "opens": self.budget.opens - self.opened}

@@ -128,10 +128,12 @@ def invent_names(counts: dict[str, int], rng: np.random.Generator) -> dict[str, 
             continue
         drawn_names = [next(words) for _ in range(count)]
         if kind in heads:
-            drawn = rng.integers(len(heads[kind]), size=count).tolist()
-            picked = [heads[kind][index] for index in drawn]
+            indices = rng.integers(len(heads[kind]), size=count).tolist()
+            chosen_heads = [heads[kind][index] for index in indices]
             shape = "{word} {head}" if kind == "company" else "The {head} of {word}"
-            drawn_names = [shape.format(word=word, head=head) for word, head in zip(drawn_names, picked, strict=True)]
+            drawn_names = [
+                shape.format(word=word, head=head) for word, head in zip(drawn_names, chosen_heads, strict=True)
+            ]
         names[kind] = drawn_names
     return names
 
@@ -141,6 +143,6 @@ def invent_terse_names(counts: dict[str, int], rng: np.random.Generator) -> dict
     total, length = sum(counts.values()), 1
     while len(CONSONANTS) ** length < total:
         length += 1
-    drawn = rng.permutation(len(CONSONANTS) ** length)[:total].tolist()
-    names = iter("".join(CONSONANTS[n // 20**place % 20] for place in range(length)) for n in drawn)
+    numbers = rng.permutation(len(CONSONANTS) ** length)[:total].tolist()
+    names = iter("".join(CONSONANTS[n // 20**place % 20] for place in range(length)) for n in numbers)
     return {kind: [next(names) for _ in range(count)] for kind, count in counts.items()}

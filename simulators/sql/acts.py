@@ -138,9 +138,9 @@ def make_result(text: str, terse: bool) -> Result:
         return Result(to_one_line(text, OBSERVATION), None)
     columns, rows, is_complete = read_result(text)
     if terse:
-        shown = ", ".join(" ".join(map(_format_cell, row)) for row in rows[:SHOWN_ROWS])
-        shown = shown if len(columns) > 1 else shown.replace(",", "")
-        return Result(to_one_line(shown, OBSERVATION) or "none", to_result_set(rows) if is_complete else None)
+        cells = ", ".join(" ".join(map(_format_cell, row)) for row in rows[:SHOWN_ROWS])
+        cells = cells if len(columns) > 1 else cells.replace(",", "")
+        return Result(to_one_line(cells, OBSERVATION) or "none", to_result_set(rows) if is_complete else None)
     return Result(_format_table(columns, rows, is_complete), to_result_set(rows) if is_complete else None)
 
 

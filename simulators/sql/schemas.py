@@ -80,16 +80,16 @@ class Schema(NamedTuple):
         Each line is a table, with the types and references of its columns. A terse schema is a single line of columns,
         each followed by its table.
         """
-        shown = []
+        parts = []
         for table in self.tables:
             columns = [c for c in self.all_columns(table) if names is None or f"{table.name}.{c}" in names]
             if names is not None and table.name not in names:
                 continue
             if self.terse:
-                shown += ["|", *([f"{column} {table.name}" for column in columns] or [table.name])]
+                parts += ["|", *([f"{column} {table.name}" for column in columns] or [table.name])]
             else:
-                shown.append(f"{table.name}({', '.join(self._declare_columns(table, columns))})")
-        return (" " if self.terse else "\n").join(shown)
+                parts.append(f"{table.name}({', '.join(self._declare_columns(table, columns))})")
+        return (" " if self.terse else "\n").join(parts)
 
     def _declare_columns(self, table: Table, columns: list[str]) -> list[str]:
         types = {column.name: "TEXT" if column.is_text else "INTEGER" for column in table.columns}
@@ -159,9 +159,9 @@ def _draw_schema(index: int, rng: np.random.Generator) -> Schema:
     by_noun, max_tables = {entity.noun: entity for entity in entities}, int(rng.integers(3, 7))
     chosen: set[str] = set()
     for noun in rng.permutation(list(by_noun)).tolist():
-        wanted = chosen | _with_parents(noun, by_noun)
-        if len(chosen) < 3 or len(wanted) <= max_tables:
-            chosen = wanted
+        extended = chosen | _with_parents(noun, by_noun)
+        if len(chosen) < 3 or len(extended) <= max_tables:
+            chosen = extended
     is_plural = bool(rng.integers(2))
     name = {noun: _make_plural(noun) if is_plural else noun for noun in chosen}
     tables = []

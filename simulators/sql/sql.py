@@ -81,8 +81,8 @@ class Sql(Simulator):
     ) -> None:
         self.seats = (WRITER,) if choice("seats", seats, "writer", "all") == "writer" else (GROUNDER, WRITER, JUDGE)
         self.schemas = whole_number("schemas", schemas, least=10, most=MAX_SCHEMAS)
-        listed = levels if isinstance(levels, list | tuple) and levels else [levels]
-        self.levels = tuple(whole_number("levels", level, least=LEVELS[0], most=LEVELS[-1]) for level in listed)
+        level_list = levels if isinstance(levels, list | tuple) and levels else [levels]
+        self.levels = tuple(whole_number("levels", level, least=LEVELS[0], most=LEVELS[-1]) for level in level_list)
         self.max_turns = whole_number("turns", turns, least=1, most=TURNS)
         self.team, self.terse = flag("team", team), flag("terse", terse)
         if self.team and seats != "all":
@@ -99,7 +99,7 @@ class Sql(Simulator):
         if truth := options.get("truth"):
             self.question = self.question._replace(sql=truth, rows=self.world.rows(truth))
         self.linked_names = frozenset(self.schema.names())
-        self._unknown = self._queries = self._errors = self._acts = 0
+        self._unknown_count = self._queries = self._errors = self._acts = 0
         self._was_answered = False
         self.solution: WriterAct | None = None
         self.result = Result("", None)
@@ -154,12 +154,17 @@ class Sql(Simulator):
         """Return the seat's `schema`; for the judge also the writer's `reasoning`, `sql` and `result`."""
         if seat == GROUNDER:
             return {"schema": self.schema.text()}
-        shown = {"schema": self.schema.text(self.linked_names)}
+        facts = {"schema": self.schema.text(self.linked_names)}
         if seat == WRITER:
-            return shown
-        solved = self.solution or WriterAct("solution", "", "")
+            return facts
+        solution = self.solution or WriterAct("solution", "", "")
         result = self.result.text.replace("\n", "\n  ")  # indented, so that no cell can pass for another fact
-        return {**shown, "reasoning": solved.reasoning, "sql": to_one_line(solved.sql, ACTION_LENGTH), "result": result}
+        return {
+            **facts,
+            "reasoning": solution.reasoning,
+            "sql": to_one_line(solution.sql, ACTION_LENGTH),
+            "result": result,
+        }
 
     def legal(self, seat: str) -> list[str]:
         """Return some simple legal acts. There are many others."""
@@ -191,7 +196,7 @@ class Sql(Simulator):
     def play(self, seat: str, act: str) -> str:
         """Play an act: names of the schema, a query, the solution, or the verdict. Returns ""."""
         if seat == GROUNDER:
-            self.linked_names, self._unknown = read_names(act, self.schema)
+            self.linked_names, self._unknown_count = read_names(act, self.schema)
             if not self.team:
                 self.pay(seat, LINKED, self._score_linking()["link_f1"])
         elif seat == JUDGE:
@@ -221,8 +226,8 @@ class Sql(Simulator):
             self._queries += 1
             self._errors += result.rows is None
             self._was_answered |= result.rows is not None
-            left = "" if self.terse else f"\nYou have {self.turns_left} turn{'s'[: self.turns_left > 1]} left."
-            self.tell(f"{result.text}{left}", WRITER, sender=TOOL)
+            note = "" if self.terse else f"\nYou have {self.turns_left} turn{'s'[: self.turns_left > 1]} left."
+            self.tell(f"{result.text}{note}", WRITER, sender=TOOL)
             return
         self.solution, self.result = act, result
         if JUDGE not in self.seats:
@@ -241,9 +246,9 @@ class Sql(Simulator):
 
     def _score_linking(self) -> dict[str, float]:
         """Return precision, recall and F1 of the named tables and columns against the true query's."""
-        wanted = frozenset(self.question.names)
-        found = len(self.linked_names & wanted)
-        precision, recall = found / (len(self.linked_names) + self._unknown), found / len(wanted)
+        true_names = frozenset(self.question.names)
+        found = len(self.linked_names & true_names)
+        precision, recall = found / (len(self.linked_names) + self._unknown_count), found / len(true_names)
         f1 = 2 * precision * recall / (precision + recall) if found else 0.0
         return {"link_f1": f1, "link_precision": precision, "link_recall": recall}
 
@@ -272,8 +277,8 @@ class Sql(Simulator):
         game, hits = self.clone(), 0
         for seed in range(DEALS):
             game.reset(seed=seed)
-            asked, rng = game.question, np.random.default_rng([seed, 2])
+            question, rng = game.question, np.random.default_rng([seed, 2])
             for _ in range(OTHERS):
-                other = draw_question(game.world, asked.level, rng)
-                hits += other.rows == asked.rows if game.seats == (WRITER,) else {*other.names} >= {*asked.names}
+                other = draw_question(game.world, question.level, rng)
+                hits += other.rows == question.rows if game.seats == (WRITER,) else {*other.names} >= {*question.names}
         return hits / (DEALS * OTHERS)

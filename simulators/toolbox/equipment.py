@@ -124,7 +124,7 @@ class EquippedGame(TextGame):
         if self._in_a_row[seat] == CALL_TURNS:
             raise IllegalAct(f"after {CALL_TURNS} replies with tool calls, an act is due")
         self._in_a_row[seat] += 1
-        self._valid[seat], self._retried = True, False
+        self._valid[seat], self._has_retried = True, False
         for call, content in zip(calls, self._run(seat, calls), strict=True):
             self._calls += 1
             self._errors += content.text.startswith("Error:")

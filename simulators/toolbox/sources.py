@@ -113,19 +113,19 @@ class _ServerToolset(Toolset):
     ) -> None:
         self._shapes, self._source = shapes, source
         self._server = McpServer(str(source.mcp))
-        self._calls, self._to_repeat = list(calls), list(calls)
+        self._calls, self._calls_to_repeat = list(calls), list(calls)
         super().__init__([Tool(shape, functools.partial(self._call, shape.name)) for shape in shapes], limits)
 
     def _call(self, name: str, /, **arguments: Any) -> Any:
-        while self._to_repeat:
+        while self._calls_to_repeat:
             try:
-                self._server.call(*self._to_repeat.pop(0), self._source.timeout)
+                self._server.call(*self._calls_to_repeat.pop(0), self._source.timeout)
             except (ValueError, TimeoutError):
                 continue  # it failed in the match, too
         try:
             result = self._server.call(name, arguments, self._source.timeout)
         except ServerEnded:
-            self._to_repeat = list(self._calls)
+            self._calls_to_repeat = list(self._calls)
             raise
         except (ValueError, TimeoutError):
             self._calls.append((name, arguments))

@@ -71,14 +71,14 @@ class Clip(NamedTuple):
         """Return the digit shown in a frame, or None."""
         return next((event.digit for event in self.events if event.holds(frame)), None)
 
-    def find_gap(self, shown: Collection[int]) -> tuple[int, int]:
+    def find_gap(self, shown_frames: Collection[int]) -> tuple[int, int]:
         """Return the interval in which the lamp changes, as far as the shown frames tell.
 
         It goes from the last shown frame with a red lamp to the first with a green one, or else from the clip's first
         frame or to its last.
         """
-        first = max((frame for frame in shown if frame < self.change), default=0)
-        return first, min((frame for frame in shown if frame >= self.change), default=self.length - 1)
+        first = max((frame for frame in shown_frames if frame < self.change), default=0)
+        return first, min((frame for frame in shown_frames if frame >= self.change), default=self.length - 1)
 
     def draw_sheet(self, numbers: Sequence[int]) -> Pixels:
         """Draw up to `SHOWN` frames at half their size as one picture, [48, 48, 3], row by row."""
@@ -129,11 +129,11 @@ def draw_clip(rng: np.random.Generator, longest: int, is_timed: bool) -> Clip:
     No digit is shown in the frames that `sample_frames` takes from the whole clip.
     """
     length, rate = int(rng.integers(SHORTEST, longest + 1)), pick(rng, RATES)
-    shown, events = sample_frames(0, length - 1), list[Event]()
+    frames, events = sample_frames(0, length - 1), list[Event]()
     for second in rng.permutation(np.arange(1 + WINDOW // rate, (length - WINDOW) // rate)).tolist():
         start = second * rate - int(rng.integers(WINDOW))
         event = Event(start, second, int(rng.integers(10)))
-        is_free = not any(event.holds(frame) for frame in shown)
+        is_free = not any(event.holds(frame) for frame in frames)
         if is_free and all(abs(start - other.start) >= WINDOW + APART for other in events):
             events.append(event)
         if len(events) == EVENTS:

@@ -31,14 +31,14 @@ def make_looker(choose: Choose, look: Callable[[Any, int], str], fact: str) -> C
 
     def make(game: ShowsScene, seed: int) -> Script:
         rng = np.random.default_rng([seed, 1])
-        chosen = 0
+        target = 0
 
         def act(view: View) -> str:
-            nonlocal chosen
+            nonlocal target
             if view.public[fact]:
-                return str(game.scene.digits[chosen])
-            chosen = choose(game, rng)
-            return look(game, chosen)
+                return str(game.scene.digits[target])
+            target = choose(game, rng)
+            return look(game, target)
 
         return act
 

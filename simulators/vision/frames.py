@@ -65,13 +65,13 @@ class Frames(DigitWorld):
         self.is_timed = bool(rng.integers(2)) if self.asked == "mixed" else self.asked == "time"
         self.clip: Clip = self.draw_entity(lambda: draw_clip(rng, self.longest, self.is_timed), repr)
         self.digit = int(options.get(JUDGED, self.clip.target_event.digit))
-        self.chosen: list[tuple[int, int]] = []
-        self.shown: set[int] = set()
+        self.chosen_intervals: list[tuple[int, int]] = []
+        self.shown_frames: set[int] = set()
         self.pending: int | None = None
         self.is_looked_up = self.right = False
         self.errors, self.slips = 0, set[str]()
-        when = f"at {format_clock(self.clip.target_event.second)}" if self.is_timed else "when the lamp changes"
-        self.question = f"Which digit is shown {when}?"
+        moment = f"at {format_clock(self.clip.target_event.second)}" if self.is_timed else "when the lamp changes"
+        self.question = f"Which digit is shown {moment}?"
         self._show_frames(0, self.clip.length - 1, self.question, sender=REFEREE)
 
     def rules(self) -> str:
@@ -108,12 +108,12 @@ class Frames(DigitWorld):
         if first > last:
             self.fail("the first frame comes after the last one")
             return
-        if (first, last) in self.chosen:
+        if (first, last) in self.chosen_intervals:
             self.slips.add("repeated")
         if self.pending is not None and not first <= self.pending <= last:
             self.slips.add("ignored")
         self.pending = None
-        self.chosen.append((first, last))
+        self.chosen_intervals.append((first, last))
         self._show_frames(first, last, f"Frames {first} to {last}.", sender=TOOL)
 
     def _look_up(self, second: int) -> None:
@@ -127,7 +127,7 @@ class Frames(DigitWorld):
 
     def _show_frames(self, first: int, last: int, text: str, sender: str) -> None:
         numbers = sample_frames(first, last)
-        self.shown.update(numbers)
+        self.shown_frames.update(numbers)
         self.show(text, *format_frames(self.clip, numbers, self.sheet), sender=sender)
 
     def _answer(self, seat: str, digit: int) -> None:
@@ -135,8 +135,8 @@ class Frames(DigitWorld):
             self.slips.add("ignored")
         self.right = digit == self.digit
         if self.right and not (self.gates and self.slips):
-            is_useful = self.is_looked_up and any(map(self.clip.target_event.holds, self.shown))
-            rewards = {RIGHT: 1.0, SPOTLIGHT: 0.02 * bool(self.chosen), LOOKUP: 0.5 * is_useful}
+            is_useful = self.is_looked_up and any(map(self.clip.target_event.holds, self.shown_frames))
+            rewards = {RIGHT: 1.0, SPOTLIGHT: 0.02 * bool(self.chosen_intervals), LOOKUP: 0.5 * is_useful}
             for part, reward in rewards.items():
                 self.pay(seat, part, reward)
         self.end("answered", "That is right." if self.right else "That is wrong.")
@@ -148,7 +148,12 @@ class Frames(DigitWorld):
         `repeated`, `disagreed` and `ignored`.
         """
         slips = {name: name in self.slips for name in ("repeated", "disagreed", "ignored")}
-        used = {"frames": len(self.shown), "intervals": len(self.chosen), "errors": self.errors, **slips}
+        counts = {
+            "frames": len(self.shown_frames),
+            "intervals": len(self.chosen_intervals),
+            "errors": self.errors,
+            **slips,
+        }
         question = {"looked_up": self.is_looked_up, "asked": "time" if self.is_timed else "lamp"}
-        hit = any(map(self.clip.target_event.holds, self.shown))
-        return {"score": float(self.right), "success": self.right, "hit": hit, **used, **question}
+        hit = any(map(self.clip.target_event.holds, self.shown_frames))
+        return {"score": float(self.right), "success": self.right, "hit": hit, **counts, **question}

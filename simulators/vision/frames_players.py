@@ -18,8 +18,8 @@ class Match(Protocol):
     """Attributes of a `frames` match that its players read."""
 
     clip: Clip
-    chosen: list[tuple[int, int]]
-    shown: set[int]
+    chosen_intervals: list[tuple[int, int]]
+    shown_frames: set[int]
     is_timed: bool
     is_looked_up: bool
 
@@ -35,7 +35,7 @@ def _make_oracle(game: Match, seed: int) -> Script:
         event = game.clip.target_event
         if game.is_timed and not game.is_looked_up:
             return f"get frame number at time {format_clock(event.second)}"
-        if not game.chosen:
+        if not game.chosen_intervals:
             return f"choose frames between {event.start} and {event.start + WINDOW - 1}"
         return f"output answer: {event.digit}"
 
@@ -52,11 +52,11 @@ def _make_finder(game: Match, seed: int) -> Script:
     def act(view: View) -> str:
         if game.is_timed:
             return oracle(view)
-        if any(map(game.clip.target_event.holds, game.shown)):
-            return oracle(view) if game.chosen else GUESS
+        if any(map(game.clip.target_event.holds, game.shown_frames)):
+            return oracle(view) if game.chosen_intervals else GUESS
         if view.public["turns_left"] == 1:
             return GUESS
-        first, last = game.clip.find_gap(game.shown)
+        first, last = game.clip.find_gap(game.shown_frames)
         return f"choose frames between {first} and {last}"
 
     return act
@@ -66,9 +66,9 @@ def _make_uniform(game: Match, seed: int) -> Script:
     """Return a player that looks at 32 frames, evenly spread, and guesses if the event is not among them."""
 
     def act(view: View) -> str:
-        quarters_seen = len(game.chosen)
+        quarters_seen = len(game.chosen_intervals)
         if quarters_seen == QUARTERS or view.public["turns_left"] == 1:
-            is_seen = any(map(game.clip.target_event.holds, game.shown))
+            is_seen = any(map(game.clip.target_event.holds, game.shown_frames))
             return f"output answer: {game.clip.target_event.digit}" if is_seen else GUESS
         first, last = (game.clip.length * part // QUARTERS for part in (quarters_seen, quarters_seen + 1))
         return f"choose frames between {first} and {last - 1}"
@@ -100,14 +100,16 @@ def _make_hasty(game: Match, seed: int) -> Script:
 
     def act(view: View) -> str:
         clip = game.clip
-        if game.chosen:
-            seen_events = [event for event in (clip.target_event, *clip.events) if any(map(event.holds, game.shown))]
+        if game.chosen_intervals:
+            seen_events = [
+                event for event in (clip.target_event, *clip.events) if any(map(event.holds, game.shown_frames))
+            ]
             return str(seen_events[0].digit if seen_events else rng.integers(10))
         if game.is_timed and is_careful:
             second = clip.target_event.second
             return f"frame {clip.frame_at(second)}" if game.is_looked_up else format_clock(second)
-        edges = [0, *sorted(game.shown), clip.length - 1]
-        gap = edges.index(clip.find_gap(game.shown)[0])
+        edges = [0, *sorted(game.shown_frames), clip.length - 1]
+        gap = edges.index(clip.find_gap(game.shown_frames)[0])
         if not is_careful:
             gap = pick(rng, [neighbour for neighbour in (gap - 1, gap + 1) if 0 <= neighbour < len(edges) - 1])
         return f"{edges[gap]} {edges[gap + 1]}"

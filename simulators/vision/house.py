@@ -140,16 +140,16 @@ def draw_house(rng: np.random.Generator, rooms: int, things: int) -> House:
     kind, colours = pick(rng, KINDS), rng.permutation([*COLOURS]).tolist()
     others = [other_kind for other_kind in KINDS if other_kind != kind]
     slots = rng.permutation(4 * rooms).tolist()
-    placed = []
+    house_things = []
     for number in range(things):
         column, row = CELLS[slots[number] // 4]
         x, y = (ROOM // 2 + CORNER * (2 * side - 1) for side in divmod(slots[number] % 4, 2))
-        placed.append(
+        house_things.append(
             Thing(kind if number < 2 else pick(rng, others), colours[number], column * ROOM + x, row * ROOM + y)
         )
     doors = tuple(pick(rng, DOORS) for _ in range(rooms - 1))
     tints = tuple(rng.permutation(len(CELLS))[:rooms].tolist())
-    empty = House(rooms, doors, tints, tuple(placed), Pose(0, 0, 0), int(rng.integers(HEADINGS)))
+    empty = House(rooms, doors, tints, tuple(house_things), Pose(0, 0, 0), int(rng.integers(HEADINGS)))
     return empty._replace(start=_draw_start(rng, empty))
 
 

@@ -102,9 +102,9 @@ def expert_route(house: House, start: Pose, stations: tuple[int, ...]) -> Route:
             while len(ahead) > 1 and _can_skip(house, poses[-1], *ahead[:2]):
                 ahead.pop(0)
             acts.append(_approach(house, poses[-1], ahead[0], thing))
-            walked = perform(house, poses[-1], acts[-1])
-            poses.append(walked[-1])
-            places += walked if acts[-1].word == "go" else []
+            new_poses = perform(house, poses[-1], acts[-1])
+            poses.append(new_poses[-1])
+            places += new_poses if acts[-1].word == "go" else []
     return Route((*acts, Act(STOP)), tuple(poses), tuple(places), stations)
 
 
@@ -150,9 +150,9 @@ def _approach(house: House, pose: Pose, place: Place, thing: Thing) -> Act:
     turn = (heading - pose.heading + HEADINGS // 2) % HEADINGS - HEADINGS // 2
     if turn:
         return Act("right" if turn > 0 else "left", ANGLES[min(abs(turn), len(ANGLES)) - 1])
-    walked = _walk(house, pose, min(max(math.isqrt(dx * dx + dy * dy) // STEP, 1), len(LENGTHS)))
-    arrived = (n for n, reached in enumerate(walked) if is_near(reached, thing, REACH))
-    return Act("go", LENGTHS[next(arrived, len(walked) - 1)])
+    poses = _walk(house, pose, min(max(math.isqrt(dx * dx + dy * dy) // STEP, 1), len(LENGTHS)))
+    arrivals = (n for n, reached in enumerate(poses) if is_near(reached, thing, REACH))
+    return Act("go", LENGTHS[next(arrivals, len(poses) - 1)])
 
 
 def _walk(house: House, pose: Pose, steps: int) -> list[Pose]:
@@ -210,16 +210,16 @@ def compute_distances(house: House, station: int) -> NDArray[np.int64]:
     x, y = np.mgrid[0 : 2 * ROOM + 1 : STEP, 0 : 2 * ROOM + 1 : STEP]
     thing, free = house.things[station], house.is_free(x, y, BODY + CLEARANCE)
     goal = free & ((x - thing.x) ** 2 + (y - thing.y) ** 2 <= (REACH + CLEARANCE) ** 2)
-    now = np.where(goal, 0, FARTHEST)
+    lengths = np.where(goal, 0, FARTHEST)
     while True:
-        around, best = np.pad(now, 1, constant_values=FARTHEST), now
+        around, best = np.pad(lengths, 1, constant_values=FARTHEST), lengths
         for dx, dy in product((-1, 0, 1), (-1, 0, 1)):
-            moved = around[1 + dx : 1 + dx + len(now), 1 + dy : 1 + dy + len(now)]
-            best = np.minimum(best, moved + math.isqrt((dx * dx + dy * dy) * STEP**2))
+            shifted = around[1 + dx : 1 + dx + len(lengths), 1 + dy : 1 + dy + len(lengths)]
+            best = np.minimum(best, shifted + math.isqrt((dx * dx + dy * dy) * STEP**2))
         best = np.where(free, best, FARTHEST)
-        if (best == now).all():
-            return now
-        now = best
+        if (best == lengths).all():
+            return lengths
+        lengths = best
 
 
 def compute_length(path: Sequence[Pose]) -> float:
@@ -232,9 +232,9 @@ def compare(path: Sequence[Pose], reference: Sequence[Pose], success: bool, near
     return {"spl": spl(success, compute_length(reference), compute_length(path)), "ndtw": ndtw(path, reference, near)}
 
 
-def spl(success: bool, shortest: float, walked: float) -> float:
+def spl(success: bool, shortest: float, path_length: float) -> float:
     """Return the success weighted by path length (SPL): shortest over walked length, at most 1; 0 without success."""
-    return success * shortest / max(shortest, walked, 1e-9)
+    return success * shortest / max(shortest, path_length, 1e-9)
 
 
 def ndtw(path: Sequence[Pose], reference: Sequence[Pose], near: int) -> float:

@@ -154,14 +154,14 @@ def run(code: str, images: Mapping[str, Picture]) -> tuple[Picture, tuple[str, .
     if not 0 < len(body) <= MAX_STATEMENTS:
         raise CodeError(f"code is 1 to {MAX_STATEMENTS} lines")
     program = _Program(dict(images))
-    return [program.execute(statement) for statement in body][-1], tuple(program.called)
+    return [program.execute(statement) for statement in body][-1], tuple(program.operations)
 
 
 class _Program:
     """Interpreter of one program: its images by name, and the operations called so far."""
 
     def __init__(self, images: dict[str, Picture]) -> None:
-        self.images, self.called = images, list[str]()
+        self.images, self.operations = images, list[str]()
 
     def execute(self, statement: ast.stmt) -> Picture:
         if isinstance(statement, ast.Expr):
@@ -189,8 +189,8 @@ class _Program:
         if len(numbers) != arity:
             raise CodeError(f"{name} takes {arity} numbers")
         picture = self.evaluate(node.func.value)
-        self.called.append(name)
-        if len(self.called) > MAX_CALLS:
+        self.operations.append(name)
+        if len(self.operations) > MAX_CALLS:
             raise CodeError(f"code has at most {MAX_CALLS} calls")
         return operate(picture, *numbers)
 

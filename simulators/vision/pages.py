@@ -134,8 +134,8 @@ class Pages(VisualWorld):
 
         `hit` is True if a look showed the value that was asked for.
         """
-        did = {"searches": len(self.found), "looks": self.looks, "errors": self.errors, "hit": self.hit}
-        return {"score": float(self.right), "success": self.right, "ndcg": self.ndcg, **did}
+        counts = {"searches": len(self.found), "looks": self.looks, "errors": self.errors, "hit": self.hit}
+        return {"score": float(self.right), "success": self.right, "ndcg": self.ndcg, **counts}
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
         """Return texts that would reveal the number."""

@@ -79,12 +79,12 @@ def _make_doer(choose: Callable[[Match, int], int]) -> Callable[[Match, int], Sc
     """Return a factory of players that do the task with the block that `choose` picks at the start."""
 
     def make(game: Match, seed: int) -> Script:
-        chosen = -1
+        block = -1
 
         def act(view: View) -> str:
-            nonlocal chosen
-            chosen = choose(game, seed) if chosen < 0 else chosen
-            return format_act(expert_act(game.table, chosen, game.bins), game.bins)
+            nonlocal block
+            block = choose(game, seed) if block < 0 else block
+            return format_act(expert_act(game.table, block, game.bins), game.bins)
 
         return act
 

@@ -133,8 +133,8 @@ class Table:
         area[draw_mask("square" if self.is_down else "cross", HAND)] = INK
         if not self.follows:
             return pixels
-        padded = np.pad(pixels, ((SIDE // 2, SIDE // 2), (SIDE // 2, SIDE // 2), (0, 0)))
-        return padded[row : row + SIDE, column : column + SIDE]
+        padded_pixels = np.pad(pixels, ((SIDE // 2, SIDE // 2), (SIDE // 2, SIDE // 2), (0, 0)))
+        return padded_pixels[row : row + SIDE, column : column + SIDE]
 
     def locate_in_picture(self, point: Point) -> Point | None:
         """Return a point's position in units from the picture's upper left corner, or None if it is not shown."""

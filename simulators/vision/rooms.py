@@ -145,8 +145,8 @@ class Rooms(VisualWorld):
             "misplaced": len(self.task.find_misplaced(self.places)),
         }
         score = max(sum(parts.values()), 0.0)
-        did = {"layouts": self.layouts, "errors": self.errors, **wrong}
-        return {"score": score, "success": score == 1, "met": parts[WISHES], **did}
+        counts = {"layouts": self.layouts, "errors": self.errors, **wrong}
+        return {"score": score, "success": score == 1, "met": parts[WISHES], **counts}
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
         """Return texts that reveal where the walls of each colour are."""

@@ -123,9 +123,9 @@ class Rooms3D(VisualWorld):
                 self.pay(seat, ARRIVED, self.success * REWARD * (1 - distance / SCALE))
                 self.end(STOP, "You are there." if self.success else "You are not there.")
                 break
-            walked = perform(self.house, self.pose, single_act)
-            self.pose = walked[-1]
-            self.path += walked if single_act.word == "go" else []
+            poses = perform(self.house, self.pose, single_act)
+            self.pose = poses[-1]
+            self.path += poses if single_act.word == "go" else []
             if self.acts >= self.budget * len(self.route.acts):
                 self.end("budget", "No acts are left.")
                 break

@@ -47,8 +47,8 @@ def _plan_to_form(game: Match, rng: np.random.Generator) -> Iterator[Act]:
     """Return the acts of a player that goes to a random thing of the wanted form, whatever its colour."""
     *stations, last = game.route.stations
     wanted = game.house.things[last].kind
-    chosen = pick(rng, [n for n, thing in enumerate(game.house.things) if thing.kind == wanted])
-    return iter(expert_route(game.house, game.route.poses[0], (*stations, chosen)).acts)
+    target = pick(rng, [n for n, thing in enumerate(game.house.things) if thing.kind == wanted])
+    return iter(expert_route(game.house, game.route.poses[0], (*stations, target)).acts)
 
 
 def _plan_blind(game: Match, rng: np.random.Generator) -> Iterator[Act]:

@@ -62,7 +62,7 @@ class Transform(DigitWorld):
         self.damage = Damage.draw(rng)
         self.image = self.newest = self.damage.apply(mark_corner(paint(self.scene, rng)))
         self.runs = self.errors = 0
-        self.called: set[str] = set()
+        self.done_operations: set[str] = set()
         self.done: dict[str, float] = {"crop": 0.0}
         if not self.image.is_upright:
             self.done["upright"] = 0.0
@@ -96,20 +96,20 @@ class Transform(DigitWorld):
         self.runs += 1
         try:
             code = spell_out(act) if self.terse else act
-            self.newest, called = run(code, {"image": self.image, "last": self.newest})
+            self.newest, operations = run(code, {"image": self.image, "last": self.newest})
         except CodeError as error:
             self.errors += 1
             self.show(f"Error: {error}", sender=TOOL)
-            called = ()
+            operations = ()
         else:
-            self._count(called)
+            self._count(operations)
             self.show(resize(self.newest.pixels), sender=TOOL)
         if self.turns == self.max_turns - 1:
             self.end("turns", "No turns are left, and nothing was answered.")
-        return " ".join(called) or "nothing"
+        return " ".join(operations) or "nothing"
 
-    def _count(self, called: tuple[str, ...]) -> None:
-        self.called |= {*called}
+    def _count(self, operations: tuple[str, ...]) -> None:
+        self.done_operations |= {*operations}
         scores = {
             "crop": compute_iou(self.newest.box, cell_box(self.scene.target, 3)),
             "upright": float(self.newest.is_upright),
@@ -123,7 +123,7 @@ class Transform(DigitWorld):
         self.pay(seat, FORMAT, 0.0 if self.errors else 0.1)
         self.pay(seat, RECALL, self.recall)
         useful = {"resize", *(() if self.damage.dimmed else BRIGHTER)}
-        self.pay(seat, BONUS, 0.2 if self.right and self.called & useful else 0.0)
+        self.pay(seat, BONUS, 0.2 if self.right and self.done_operations & useful else 0.0)
         self.pay(seat, OVERUSE, -0.5 if self.runs > len(self.done) + SPARE else 0.0)
         self.pay(seat, SPURIOUS, -0.5 if self.has_spurious_turn else 0.0)
         self.end("answered", "That is right." if self.right else "That is wrong.")
@@ -137,9 +137,9 @@ class Transform(DigitWorld):
     @property
     def has_spurious_turn(self) -> bool:
         """True if the code rotated or mirrored a picture that was upright from the start."""
-        return "upright" not in self.done and bool(self.called & {"rotate", "flip"})
+        return "upright" not in self.done and bool(self.done_operations & {"rotate", "flip"})
 
     def figures(self) -> dict[str, float | bool | str]:
         """Return `score`, `success`, `recall`, `runs`, `errors`, `spurious`, and `turned`, `flipped` and `dimmed`."""
-        did = {"recall": self.recall, "runs": self.runs, "errors": self.errors, "spurious": self.has_spurious_turn}
-        return {"score": float(self.right), "success": self.right, **did, **self.damage._asdict()}
+        counts = {"recall": self.recall, "runs": self.runs, "errors": self.errors, "spurious": self.has_spurious_turn}
+        return {"score": float(self.right), "success": self.right, **counts, **self.damage._asdict()}

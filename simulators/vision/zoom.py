@@ -161,5 +161,5 @@ class Zoom(DigitWorld):
 
         `hit` is True if a look showed the target's digit, `same_colour` if one showed that of an object of its colour.
         """
-        looked = {"hit": self.hit, "right": self.right, "looks": self.looks, "unreadable": self.unreadable}
-        return {"score": float(self.right), "success": self.right, **looked, "same_colour": self.same_colour}
+        counts = {"hit": self.hit, "right": self.right, "looks": self.looks, "unreadable": self.unreadable}
+        return {"score": float(self.right), "success": self.right, **counts, "same_colour": self.same_colour}

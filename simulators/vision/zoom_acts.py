@@ -97,11 +97,11 @@ def look_at(game: LookGame, cell: int) -> str:
 def crop_look(look: Look, pixels: Pixels, layout: str) -> Pixels:
     """Return the part of a scene's picture that a look shows, with a dot at its point, if any."""
     size = TILE if layout == "tiles" else CELL
-    shown = crop(pixels, look.box, size, size)
+    view = crop(pixels, look.box, size, size)
     if look.point:
         column, row = look.point[0] - look.box[0], look.point[1] - look.box[1]
-        shown[row : row + DOT, column : column + DOT] = DOT_COLOUR
-    return shown
+        view[row : row + DOT, column : column + DOT] = DOT_COLOUR
+    return view
 
 
 def mark_look(look: Look, overviews: Sequence[Image]) -> Mark:

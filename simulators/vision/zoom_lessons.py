@@ -70,13 +70,13 @@ def _draw_find(game: LookGame, scene: Scene, pixels: Pixels, rng: np.random.Gene
 
 
 def _draw_words(game: LookGame, scene: Scene, pixels: Pixels, rng: np.random.Generator) -> GroundingLesson:
-    shown = show_overview(pixels, game.names, game.layout == "tiles")
+    overview = show_overview(pixels, game.names, game.layout == "tiles")
     things = [(*(thing or (NOTHING, NOTHING)), "is", "in") for thing in scene.things]
     digits = [("digit", "is", DIGITS[digit]) for digit in scene.digits]
     middles = [crop_middle(pixels, cell) for cell in range(len(digits))]
     if game.layout == "tiles":
-        return _make_lesson(game, [*shown, *middles], [*things, *digits])
-    return _make_lesson(game, [*shown, _join_pictures(middles)], [*things, *digits])
+        return _make_lesson(game, [*overview, *middles], [*things, *digits])
+    return _make_lesson(game, [*overview, _join_pictures(middles)], [*things, *digits])
 
 
 LESSONS: Mapping[str, Callable[[LookGame, Scene, Pixels, np.random.Generator], GroundingLesson]] = {
@@ -96,11 +96,11 @@ def _join_pictures(tiles: Sequence[Pixels]) -> Pixels:
 
 
 def _make_lesson(
-    game: LookGame, shown: Sequence[str | Pixels], words: Sequence[Words], answer: str = ""
+    game: LookGame, content: Sequence[str | Pixels], words: Sequence[Words], answer: str = ""
 ) -> GroundingLesson:
     """Return a lesson of these texts and pictures. `words` labels the cells: one per tile, or a grid per picture."""
     album, side = Album(), round(len(game.names) ** 0.5)
-    parts = tuple(part if isinstance(part, str) else album.add(part) for part in shown)
+    parts = tuple(part if isinstance(part, str) else album.add(part) for part in content)
     size = 1 if game.layout == "tiles" else side
     grids = [words[start : start + size**2] for start in range(0, len(words), size**2)]
     labels: tuple[Labels, ...] = tuple(

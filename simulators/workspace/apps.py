@@ -27,11 +27,11 @@ READS = ("list_files", "read_file", "find_tickets", "show_ticket", "list_meeting
 
 
 class Apps:
-    """Tools that read and change a state. `shown` collects the numbers, paths and texts that they returned."""
+    """Tools that read and change a state. `shown_values` collects the numbers, paths and texts that they returned."""
 
     def __init__(self, state: State) -> None:
         self.state = state
-        self.shown: set[int | str] = set()
+        self.shown_values: set[int | str] = set()
 
     # Files.
 
@@ -39,13 +39,13 @@ class Apps:
         """List the paths of all files, or of those in a folder."""
         inside = f"{folder.rstrip('/')}/" if folder else ""
         paths = sorted(path for path in self.state.files if path.startswith(inside))
-        self.shown.update(paths)
+        self.shown_values.update(paths)
         return paths
 
     def read_file(self, path: str) -> str:
         """Return the text of a file."""
         text = self._require_file(path)
-        self.shown.update((path, text))
+        self.shown_values.update((path, text))
         return text
 
     def write_file(self, path: str, text: str) -> str:
@@ -88,13 +88,13 @@ class Apps:
             for number, ticket in self.state.tickets.items()
             if owner in (None, ticket.owner) and status in (None, ticket.status)
         }
-        self.shown.update(found)
+        self.shown_values.update(found)
         return [_make_row(number, ticket) for number, ticket in found.items()]
 
     def show_ticket(self, ticket: int) -> dict[str, Any]:
         """Show a ticket with its comments."""
         found = self._require_ticket(ticket)
-        self.shown.add(ticket)
+        self.shown_values.add(ticket)
         return {**_make_row(ticket, found), "comments": list(found.comments)}
 
     def create_ticket(self, owner: str, title: str) -> int:
@@ -104,7 +104,7 @@ class Apps:
             raise ValueError("a ticket needs a title" if not title.strip() else "there are too many tickets")
         number = max(self.state.tickets, default=0) + 1
         self.state.tickets[number] = Ticket(owner, to_one_line(title, TITLE_LENGTH), 0)
-        self.shown.add(number)
+        self.shown_values.add(number)
         return number
 
     def assign_ticket(self, ticket: int, person: str) -> str:
@@ -149,7 +149,7 @@ class Apps:
             for number, meeting in self.state.meetings.items()
             if person in (None, meeting.person) and day in (None, meeting.day)
         }
-        self.shown.update(found)
+        self.shown_values.update(found)
         return [{"id": number, **vars(meeting)} for number, meeting in found.items()]
 
     def free_hours(self, day: Day) -> list[int]:
@@ -162,7 +162,7 @@ class Apps:
         self._require_free(day, hour)
         number = max(self.state.meetings, default=0) + 1
         self.state.meetings[number] = Meeting(person, day, hour)
-        self.shown.add(number)
+        self.shown_values.add(number)
         return number
 
     def move_meeting(self, meeting: int, day: Day, hour: int) -> str:

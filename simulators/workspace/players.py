@@ -59,12 +59,12 @@ def _play_flawed(game: Match, rng: np.random.Generator) -> Iterator[str]:
     Three times in ten a write is first made with an invalid argument, refused, and then repaired.
     """
     writes = [index for index, call in enumerate(game.solution) if call.is_write]
-    wrong = int(rng.choice(writes)) if rng.random() < 0.5 else -1
-    fumbled = int(rng.choice(writes)) if rng.random() < 0.3 else -1
+    wrong_index = int(rng.choice(writes)) if rng.random() < 0.5 else -1
+    invalid_index = int(rng.choice(writes)) if rng.random() < 0.3 else -1
     for index, call in enumerate(game.solution):
-        if index == fumbled:
+        if index == invalid_index:
             yield format_call(_invalidate(call), game.terse)
-        if index != wrong:
+        if index != wrong_index:
             yield format_call(call, game.terse)
         elif other := _misdirect(game, call, rng):
             yield format_call(other, game.terse)
@@ -78,8 +78,8 @@ def _invalidate(call: Call) -> Call:
 
 def _misdirect(game: Match, call: Call, rng: np.random.Generator) -> Call | None:
     """Return the call on another ticket or meeting; None half of the time, and if there is no other."""
-    known: Mapping[str, Mapping[int, object]] = {"ticket": game.start.tickets, "meeting": game.start.meetings}
-    for name, records in known.items():
+    records_by_kind: Mapping[str, Mapping[int, object]] = {"ticket": game.start.tickets, "meeting": game.start.meetings}
+    for name, records in records_by_kind.items():
         others = [number for number in records if number != call.arguments.get(name)]
         if name in call.arguments and others and rng.random() < 0.5:
             return Call(call.tool, {**call.arguments, name: int(rng.choice(others))})

@@ -65,9 +65,9 @@ class Workspace(Simulator):
             start = draw_state(rng, people, self.terse)
             draft = tasks.Draft(rng, start, self.terse)
             steps = [tasks.TEMPLATES[template](draft, person) for template, person in pairs]
-            wanted = Apps(copy.deepcopy(start))
+            target = Apps(copy.deepcopy(start))
             try:
-                self.solution = tasks.solve(steps, wanted)
+                self.solution = tasks.solve(steps, target)
             except ValueError:  # these steps cannot be combined in this state
                 continue
             break
@@ -75,9 +75,9 @@ class Workspace(Simulator):
         self.task = (
             "; ".join(step.short for step in steps) if self.terse else _write_sentence([step.words for step in steps])
         )
-        self.start, self.wanted, self.apps = start, wanted.state, Apps(copy.deepcopy(start))
+        self.start, self.target, self.apps = start, target.state, Apps(copy.deepcopy(start))
         self.required = {call.tool for call in self.solution if call.tool != "free_hours"}
-        self._called: set[str] = set()
+        self._called_functions: set[str] = set()
         self._calls = self._errors = 0
 
     @property
@@ -120,7 +120,7 @@ class Workspace(Simulator):
     def legal(self, seat: str) -> list[str]:
         """Return some legal acts: `done`, reads, and calls on shown numbers and paths. There are many others."""
         calls = [tasks.Call(name, {}) for name in ("list_files", "find_tickets", "list_meetings")]
-        for key in sorted(self.apps.shown, key=str):
+        for key in sorted(self.apps.shown_values, key=str):
             if isinstance(key, int):
                 calls += [tasks.Call("close_ticket", {"ticket": key})] * (key in self.apps.state.tickets)
                 calls += [tasks.Call("cancel_meeting", {"meeting": key})] * (key in self.apps.state.meetings)
@@ -130,7 +130,7 @@ class Workspace(Simulator):
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
         """Return the texts of unread files, by path."""
-        return {path: (text,) for path, text in self.start.files.items() if text not in self.apps.shown}
+        return {path: (text,) for path, text in self.start.files.items() if text not in self.apps.shown_values}
 
     def play(self, seat: str, act: str) -> str:
         """Run the tool calls of an act and send the results to the seat, or end the match. Returns "".
@@ -161,7 +161,7 @@ class Workspace(Simulator):
             if self._errors * COST <= MAX_COST:
                 self.pay(seat, INVALID, -COST)
         else:
-            self._called.add(next(full for full, short in SHORT.items() if name in (full, short)))
+            self._called_functions.add(next(full for full, short in SHORT.items() if name in (full, short)))
 
     def _finish(self, seat: str, reason: str) -> None:
         self.pay(seat, STATE, WEIGHTS[STATE] * self.difference.share)
@@ -171,12 +171,12 @@ class Workspace(Simulator):
     @property
     def difference(self) -> Difference:
         """Difference between the current state and the wanted one."""
-        return compare(self.start, self.wanted, self.apps.state)
+        return compare(self.start, self.target, self.apps.state)
 
     @property
     def called_share(self) -> float:
         """Share of the required functions that were called without an error."""
-        return len(self._called & self.required) / len(self.required)
+        return len(self._called_functions & self.required) / len(self.required)
 
     def figures(self) -> dict[str, float | bool | str]:
         """Return figures for the report.

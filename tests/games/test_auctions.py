@@ -146,8 +146,8 @@ def test_any_auction_pays_by_its_price_rule(data, kind, players, max_bid, seed):
         bids[seat] = int(act.split()[1])
         game.step(act)
     top, *rest = sorted(bids.values(), reverse=True)
-    assert bids[game.winner] == top and game.paid == (top if kind is FirstPriceAuction else rest[0])
-    assert game.payoffs() == {s: values[s] - game.paid if s == game.winner else 0 for s in game.seats}
+    assert bids[game.winner] == top and game.payment == (top if kind is FirstPriceAuction else rest[0])
+    assert game.payoffs() == {s: values[s] - game.payment if s == game.winner else 0 for s in game.seats}
     assert min(game.payoffs().values()) >= -game.stakes and 0 < game.report()["efficiency"] <= 1
 
 

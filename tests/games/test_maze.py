@@ -105,7 +105,7 @@ def test_expert_option_marks_matching_steps():
 def test_subgoals_option_marks_taking_and_delivering():
     game = TextNavigation(rooms=2, items=1, subgoals=True)
     game.reset(seed=next(seed for seed in range(100) if (game.reset(seed=seed), game.shortest)[1] == 3))
-    item, exits = game.wanted, game.doors[game.position]
+    item, exits = game.target_item, game.doors[game.position]
     (way,) = exits
     marks = []
     for act in (f"TAKE {item}", f"DROP {item}", f"TAKE {item}", f"GO {way}", f"DROP {item}"):
@@ -191,7 +191,7 @@ def test_keys_and_doors_by_hand():
         info["public"]["keys"] == 1 and info["public"]["locked"] == ["EAST"] and "EAST" not in info["public"]["exits"]
     )
     assert "You find a key." in str(game.observe("walker")) and info["rewards"]["match"] == 1
-    assert game.walk_state.held == 1 and not game.walk_state.keys and "K" not in game.map()
+    assert game.walk_state.key_count == 1 and not game.walk_state.keys and "K" not in game.map()
     game.step("EAST")
     assert game.report()["solved"] and game.report()["efficiency"] == 1.0
     other = start_locked_maze()
@@ -262,13 +262,13 @@ def test_every_house_is_solvable_and_shortest_is_exact(rooms):
         game.reset(seed=seed)
         assert len(game.doors) == rooms == len(set(game.names.values()))
         assert flood_fill(game.doors, game.position).keys() == game.doors.keys()
-        assert game.places[game.wanted] != game.goal
+        assert game.places[game.target_item] != game.goal
         assert 3 <= game.shortest == search_shortest(game) < game.max_turns
 
 
 def search_shortest(game):
     """Return the fewest turns to deliver the item by breadth-first search over the walker's and item's positions."""
-    queue = [(game.position, game.places[game.wanted], 0)]
+    queue = [(game.position, game.places[game.target_item], 0)]
     visited = {queue[0][:2]}
     for position, item, turns in queue:
         if item == game.goal:
@@ -287,7 +287,7 @@ def test_a_house_by_hand():
     game.reset(seed=1)
     while len(game.infos["walker"]["public"]["items"]) < 2:  # both items here
         game.reset()
-    item, (exit_,) = game.wanted, game.infos["walker"]["public"]["exits"]
+    item, (exit_,) = game.target_item, game.infos["walker"]["public"]["exits"]
     other = next(name for name in game.places if name != item)
     room = game.names[game.goal]
     assert item in game.rules() and room in game.rules() and game.shortest == 3
@@ -339,9 +339,9 @@ def test_following_good_advice_takes_the_shortest_way():
 def test_strategist_advises_before_each_turn_and_is_paid():
     game = TextNavigation(rooms=2, items=1, strategist=True, subgoals=True, cost=0.0)
     game.reset(seed=1)
-    while game.position != game.places[game.wanted]:
+    while game.position != game.places[game.target_item]:
         game.reset()
-    item, (way,) = game.wanted, game.public()["exits"]
+    item, (way,) = game.target_item, game.public()["exits"]
     assert game.agent_selection == "strategist" and game.infos["strategist"]["legal"] is None
     game.step("take it\nnow, " + "x" * 500)
     facts = game.infos["walker"]
@@ -383,7 +383,7 @@ def test_walker_sees_only_its_room():
             info = game.infos["walker"]
             local_items = [item for item, place in game.places.items() if place == game.position]
             carried = [item for item, place in game.places.items() if place is None]
-            hidden = set(game.places) - set(local_items) - set(carried) - {game.wanted}
+            hidden = set(game.places) - set(local_items) - set(carried) - {game.target_item}
             unseen = set(game.names.values()) - {game.names[game.position], game.names[game.goal]}
             visible_text = json.dumps([info["public"], info["private"], info["legal"], info["rules"]])
             words = set(visible_text.replace('"', " ").replace(",", " ").replace(":", " ").replace(".", " ").split())

@@ -206,13 +206,13 @@ def test_impatient_patient_leaves_after_half_the_questions():
     acts = list_open_questions(game)
     for act in acts[:4]:
         game.step(act)
-    assert game.left == 6
+    assert game.remaining_acts == 6
     game.step(acts[4])
-    assert game.left == 0 and "time" in view_of(game).messages[-1].text
+    assert game.remaining_acts == 0 and "time" in view_of(game).messages[-1].text
     game = start_game(1, persona="impatient", budget=10)
     for act in [acts[0], acts[1], acts[1], acts[1]]:
         game.step(act)
-    assert game.left == 0 and game.chart.gone
+    assert game.remaining_acts == 0 and game.chart.has_left
 
 
 def test_wordings_do_not_depend_on_the_budget():
@@ -269,7 +269,7 @@ def test_posterior_over_mixed_personas_is_the_mixture():
     game = start_game(6, persona="mixed", budget=9, diseases=5, symptoms=14)
     for act in list_open_questions(game)[:4]:
         game.step(act)
-    assert game.chart.strain == 4 and not game.chart.gone  # below 5 of 9 no persona is ruled out
+    assert game.chart.strain == 4 and not game.chart.has_left  # below 5 of 9 no persona is ruled out
     weights = sum(compute_posterior_by_hand(game, game.chart, persona) for persona in PERSONAS)
     assert game.solver.posterior(game.chart, 9) == pytest.approx(weights / weights.sum())
 
@@ -298,7 +298,7 @@ def test_staying_and_leaving_reveal_impatience():
     solver = load_inference(Key("synthetic"), tuple(PERSONAS), 0.05)
     row = list(PERSONAS).index("impatient")
     assert solver.weights(Chart(strain=5), 10)[row].sum() == 0
-    assert solver.weights(Chart(strain=5, gone=True), 10)[row].sum() == pytest.approx(1)
+    assert solver.weights(Chart(strain=5, has_left=True), 10)[row].sum() == pytest.approx(1)
     assert 0 < solver.weights(Chart(strain=4), 10)[row].sum() < 1
 
 

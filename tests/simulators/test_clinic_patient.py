@@ -106,7 +106,9 @@ def test_random_renderings_never_mislead_the_doctor():
                     parsed = WORDS.read(message.text, SYMPTOMS[symptom_asked].name)
                     assert parsed == {SYMPTOMS[symptom_asked].name: stance}
                     checked_messages += 1
-                game.step(rng.choice([act for act in game.legal("doctor") or () if act[0] == "A" or not game.left]))
+                game.step(
+                    rng.choice([act for act in game.legal("doctor") or () if act[0] == "A" or not game.remaining_acts])
+                )
             else:
                 game.step(" ".join(rng.choices(pieces, k=rng.randrange(6))))
         for symptom, stance in game.chart.answers.items():
@@ -128,7 +130,9 @@ def test_renderings_never_reveal_secrets():
             doctor_text += "".join(f" {fold(message.text)} ." for message in view_of(game).messages)
             for secret, texts in game.hidden().items():
                 assert not any(f" {text} " in doctor_text for text in map(fold, texts)), secret
-            game.step(rng.choice([act for act in game.legal("doctor") or () if act[0] == "A" or not game.left]))
+            game.step(
+                rng.choice([act for act in game.legal("doctor") or () if act[0] == "A" or not game.remaining_acts])
+            )
         replaced_count += int(game.patient.figures()["render_replaced"])
     assert replaced_count > 200
 

@@ -279,7 +279,7 @@ def test_any_proposal_is_a_task_or_is_rejected(act: str, family: str) -> None:
     if game.ended:
         assert game.ended == "illegal"
     else:
-        task = game.proposed
+        task = game.proposal
         assert task is not None and not task.is_trivial and game.public()["question"] == task.question
         assert str(task.answer) not in task.text.replace("-", " ").replace(",", " ").split()
 

@@ -28,7 +28,7 @@ class Handset:
     settings: dict[str, str] = field(default_factory=lambda: {name: each.good for name, each in SETTINGS.items()})
     error_draws: Mapping[str, float] = field(default_factory=dict)
     """Uniform draw in [0, 1) per setting: the customer errs with it if the draw is below the persona's error rate."""
-    told: dict[str, str] = field(default_factory=dict)
+    reported_values: dict[str, str] = field(default_factory=dict)
     """Values that the customer has told the agent, by setting or `SERVICE`."""
 
     @property
@@ -58,19 +58,19 @@ class Handset:
 
     def list_instructions(self) -> list[str]:
         """Return the agent's next instructions: `SET` for settings known to be bad, then `LOOK` for unknown ones."""
-        wrong = [name for name in self.needed_settings if self.told.get(name, "") == SETTINGS[name].bad]
+        wrong = [name for name in self.needed_settings if self.reported_values.get(name, "") == SETTINGS[name].bad]
         return [f"SET {name} {SETTINGS[name].good}" for name in wrong] + [
-            f"LOOK {name}" for name in self.needed_settings if name not in self.told
+            f"LOOK {name}" for name in self.needed_settings if name not in self.reported_values
         ]
 
     def copy(self) -> Handset:
         """Return an independent copy of the phone."""
-        return replace(self, settings=dict(self.settings), told=dict(self.told))
+        return replace(self, settings=dict(self.settings), reported_values=dict(self.reported_values))
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
         """Return the texts that would reveal the PIN, or the value of a setting that the agent was not told."""
-        untold = {name: (self.report(name),) for name in (*SETTINGS, SERVICE) if name not in self.told}
-        return {"pin": (self.pin,), **untold}
+        secrets = {name: (self.report(name),) for name in (*SETTINGS, SERVICE) if name not in self.reported_values}
+        return {"pin": (self.pin,), **secrets}
 
     # The customer's tools.
 

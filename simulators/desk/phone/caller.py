@@ -1,4 +1,4 @@
-"""Scripted customer with a phone: it follows the agent's instructions and reports what the phone shows.
+"""Scripted customer with a phone: it follows the agent's instructions and reports the phone's display.
 
 It does nothing else with the phone. Some personas may fail at first to find or change a setting, and report that.
 """
@@ -33,18 +33,21 @@ class Caller(Customer):
     handset: Handset
     tries_service: bool = False
     """Whether the agent's last message made it try the service."""
-    followed: list[Step] = field(default_factory=list)
+    instructions: list[Step] = field(default_factory=list)
     """All instructions so far, including repeated ones."""
     uses: list[str] = field(default_factory=list)
     """Calls of the phone's tools that the agent's last message requires."""
 
-    def read(self, text: str, proposed: bool) -> Reading:
+    def read(self, text: str, has_proposal: bool) -> Reading:
         """Parse a text as `Customer.read` does, including its statements about the phone."""
-        base, phone = super().read(text, proposed), CLAIMS.understand(text)
+        base, phone = super().read(text, has_proposal), CLAIMS.understand(text)
         return Reading({**base.facts, **phone.facts}, base.unclear & phone.unclear)
 
     def hear(self, speech: Speech) -> str:
-        """Process the agent's message as `Customer.hear` does. Tries the service if told to, or if asked what else."""
+        """Process the agent's message as `Customer.hear` does.
+
+        Tries the service if told to, or if asked for anything else.
+        """
         self.tries_service, self.uses = speech.more or any(step.name == SERVICE for step in speech.steps), []
         return super().hear(speech)
 
@@ -56,10 +59,10 @@ class Caller(Customer):
         """
         useful, found = False, dict[str, bool]()
         for step in steps:
-            useful |= self.followed.count(step) < 2
+            useful |= self.instructions.count(step) < 2
             found[step.name] = self._follow_step(step)
-            self.followed.append(step)
-        return useful, [self._tell(name, known) for name, known in found.items()]
+            self.instructions.append(step)
+        return useful, [self._tell(name, is_found) for name, is_found in found.items()]
 
     def make_consent(self, proposal: Proposal) -> Consent | None:
         """Return the consent to a proposed write on the customer's line; None for any other proposal."""
@@ -74,14 +77,16 @@ class Caller(Customer):
         return len(proposal.tools) == 1 and proposal.numbers <= {self.goal.subject}
 
     def _is_fulfilled(self, outcome: Outcome) -> bool:
-        return self.tries_service and self.handset.is_working and outcome.told.keys() >= self.goal.facts.keys()
+        return self.tries_service and self.handset.is_working and outcome.told_facts.keys() >= self.goal.facts.keys()
 
     def _follow_step(self, step: Step) -> bool:
         """Do a step on the phone. The persona may err; returns False if it does not find the setting."""
         name, value = step
         phone, persona = self.handset, PERSONAS[self.record.persona]
         slips = min(1.0, SLIP * persona.slips) if persona.slips > 1 else 0.0
-        errs = step not in self.followed and phone.error_draws.get(name, 1.0) < (slips if value else persona.forgets)
+        errs = step not in self.instructions and phone.error_draws.get(name, 1.0) < (
+            slips if value else persona.forgets
+        )
         if not value:
             self._use("try_service" if name == SERVICE else "show_phone", {})
             return not errs

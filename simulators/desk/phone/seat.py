@@ -44,7 +44,7 @@ class CallerSeat(PlayedSeat):
     """Seat that plays a customer with a phone."""
 
     customer: PlayedCaller
-    used: int = 0
+    call_count: int = 0
     """Number of tool calls since the seat's last text."""
 
     def facts(self) -> dict[str, Any]:
@@ -59,21 +59,21 @@ class CallerSeat(PlayedSeat):
         Raises IllegalAct for calls after the seat was told to say something.
         """
         calls = read_calls(text, limit)
-        if calls and self.used > MAX_USES:
+        if calls and self.call_count > MAX_USES:
             raise IllegalAct("say something to the agent")
         results, tools = list[str](), self.customer.handset.tools()
         for call in calls:
-            self.used += 1
-            if self.used > MAX_USES:
+            self.call_count += 1
+            if self.call_count > MAX_USES:
                 return [*results, "Error: enough calls. Say something to the agent now."]
             results.append(run(tools, call))
-            done = format_call(call.name, call.arguments)
-            self.customer.uses = [use for use in self.customer.uses if use != done]
+            call_text = format_call(call.name, call.arguments)
+            self.customer.uses = [use for use in self.customer.uses if use != call_text]
         return results
 
     def hear(self, text: str) -> tuple[str, dict[str, float]]:
         """Apply the last checked text, as `PlayedSeat.hear` does, and reset the count of tool calls."""
-        self.used = 0
+        self.call_count = 0
         return super().hear(text)
 
     def check(self, text: str) -> Faults:
@@ -84,11 +84,11 @@ class CallerSeat(PlayedSeat):
         """
         checked, phone = super().check(text), self.customer.handset
         wrong = [fact for fact in checked.wrong if fact != phone.pin]
-        said, due = read_claims(self.expand(text)), read_claims(self.template)
-        wrong += [word_statement(name, value, phone.service) for name, value in said if phone.state(name) != value]
+        stated, due = read_claims(self.expand(text)), read_claims(self.template)
+        wrong += [word_statement(name, value, phone.service) for name, value in stated if phone.state(name) != value]
         leaked = [*checked.leaked, *["the PIN"] * bool(re.search(rf"\b{phone.pin}\b", self.expand(text)))]
         missing = [name for name, value in due if phone.state(name) != value]
-        if not missing and not {name for name, _ in due} & {name for name, _ in said}:
+        if not missing and not {name for name, _ in due} & {name for name, _ in stated}:
             missing = [name for name, _ in due]
         withheld = [f"what {name} shows after you did what you were told" for name in missing]
         return Faults(wrong, leaked, [*checked.withheld, *withheld])

@@ -57,8 +57,8 @@ class PhoneTables(World):
         self.add_payments(person, rng)
         for name in NAMES:
             number, limit = self.draw_number(rng), int(rng.integers(4, 20))
-            used = round(float(rng.uniform(0.1, 0.9)) * limit, 1)
-            row = (number, person.id, name, "active", self.days_ago(int(rng.integers(10, 900))), used, limit)
+            data_used = round(float(rng.uniform(0.1, 0.9)) * limit, 1)
+            row = (number, person.id, name, "active", self.days_ago(int(rng.integers(10, 900))), data_used, limit)
             self.insert_rows("lines", [(*row, int(rng.random() < 0.3), 1)])
             paid = [int(rng.random() < 0.7), 1, 1]
             amounts = (int(rng.integers(1000, 6000)) / 100 for _ in paid)

@@ -143,11 +143,11 @@ class Phone(PhoneTables):
         """Return words for the complaint, the line (if looked up), and the customer's statements about the phone."""
         words = [thing.split()[-1] for thing in goal.mentions] + ["abroad"] * goal.ask.endswith("abroad")
         if goal.subject in self.session.looked_up:
-            line, unpaid = (
+            line, resume_breaches = (
                 self.find_line(goal.subject),
                 self.find_broken_rules(Write("resume_line", {"line": goal.subject})),
             )
-            words += ["suspended"] * (line["status"] != "active") + ["owing"] * bool(unpaid)
+            words += ["suspended"] * (line["status"] != "active") + ["owing"] * bool(resume_breaches)
             words += ["empty"] * (line["used"] >= line["data_limit"]) + ["topped_up"] * bool(line["topped_up"])
             words += ["barred"] * (not line["roaming"]) + ["new"] * (self.days_since(line["since"]) < MIN_ROAMING_DAYS)
-        return words + [f"{name}_{value}" for name, value in self.handset.told.items()]
+        return words + [f"{name}_{value}" for name, value in self.handset.reported_values.items()]

@@ -70,19 +70,19 @@ def _draw_exchange(shop: ShopTables, number: str, item: dict[str, Any], rng: np.
         wanted = products[rng.integers(len(products))]
     variants = shop.fetch_all("SELECT * FROM variants WHERE product = ? ORDER BY id", wanted)
     variants = [variant for variant in variants if (wanted, variant["options"]) != (product, item["options"])]
-    chosen = variants[rng.integers(len(variants))]
-    size = chosen["options"].split()[1]
+    variant_row = variants[rng.integers(len(variants))]
+    size = variant_row["options"].split()[1]
     if wanted == product and rng.random() < 0.3:
         targets = [variant for variant in variants if variant["options"].endswith(size)]
         ask, facts = f"exchange the {product} of {{it}} for a {size} one in any colour that you have", {}
     else:
-        targets, ask = [chosen], f"exchange the {product} of {{it}} for the {wanted} in {chosen['options']}"
-        facts = _draw_facts(rng, {"difference": f"{abs(chosen['price'] - item['price']):.2f}"})
+        targets, ask = [variant_row], f"exchange the {product} of {{it}} for the {wanted} in {variant_row['options']}"
+        facts = _draw_facts(rng, {"difference": f"{abs(variant_row['price'] - item['price']):.2f}"})
     calls = tuple(
         Write("exchange_item", {"order": number, "item": item["item"], "variant": variant["id"]}) for variant in targets
     )
     mentions = tuple(dict.fromkeys((product, wanted)))
-    return Goal(ask, writes=calls, facts=facts, mentions=mentions, details=(size, chosen["options"]))
+    return Goal(ask, writes=calls, facts=facts, mentions=mentions, details=(size, variant_row["options"]))
 
 
 def _draw_payment(shop: ShopTables, order: dict[str, Any], rng: np.random.Generator) -> tuple[str, str]:

@@ -97,8 +97,8 @@ class ShopTables(World):
             self.insert_rows("orders", [(order, person.id, status, since, person.address, payment, tracking, 0)])
             for number in range(int(rng.integers(1, 3))):
                 variants = self.fetch_all("SELECT id, price FROM variants WHERE product = ?", str(products.pop()))
-                bought = variants[rng.integers(len(variants))]
+                variant = variants[rng.integers(len(variants))]
                 final = int(rng.random() < FINAL)
                 self.insert_rows(
-                    "items", [(f"{order}-{number + 1}", order, bought["id"], bought["price"], final, "kept")]
+                    "items", [(f"{order}-{number + 1}", order, variant["id"], variant["price"], final, "kept")]
                 )

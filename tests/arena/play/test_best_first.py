@@ -116,7 +116,7 @@ def both_tactics_apply(seed: int) -> bool:
     for act in ("comm 1", "comm 2"):
         game.reset(seed=seed)
         game.step(act)
-        if game.ended or game._refused:
+        if game.ended or game._refusal_count:
             return False
     return True
 

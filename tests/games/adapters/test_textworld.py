@@ -80,7 +80,7 @@ def test_careless_player_wins_sometimes_and_reproducibly() -> None:
     matches = [
         play_with(start_game("textworld:coin_collector(level=3)", max_turns=6), "careless", n) for n in range(20)
     ]
-    assert 2 < sum(game.won for game in matches) < 18
+    assert 2 < sum(game.is_won for game in matches) < 18
     replayed = play_with(start_game("textworld:coin_collector(level=3)", max_turns=6), "careless", 3)
     assert replayed.render() == matches[3].render()
 

@@ -131,7 +131,7 @@ def test_case_and_blanks_do_not_matter(data, name, blanks):
     reference = game.clone()
     game.step(blanks + written + blanks)
     reference.step(plain_act)
-    assert game.chosen == reference.chosen != {} and game.infos == reference.infos
+    assert game.choices == reference.choices != {} and game.infos == reference.infos
 
 
 @pytest.mark.parametrize(

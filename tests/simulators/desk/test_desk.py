@@ -59,7 +59,7 @@ class SilentRefusals(Desk):
     def _finish(self, why):
         for outcome, goal in zip(self.customer.outcomes, self.customer.record.goals, strict=False):
             if goal.reasons:
-                outcome.denied = goal.reasons
+                outcome.denial_reasons = goal.reasons
         super()._finish(why)
 
 
@@ -88,8 +88,8 @@ def test_customers_do_not_leave_while_a_write_is_pending(domain, persona):
             confirms = [act for act in acts if act.startswith(("CONFIRM", "find"))]
             game.step(rng.choice(confirms if confirms and rng.random() < 0.5 else acts))
             pending_count += game.customer.is_write_pending
-            assert not (game.customer.gone and game.customer.is_write_pending)
-        left_count += game.customer.gone == "left"
+            assert not (game.customer.departure and game.customer.is_write_pending)
+        left_count += game.customer.departure == "left"
     assert pending_count and bool(left_count) == (persona == "impatient")
 
 
@@ -113,10 +113,10 @@ def test_a_mistaken_customer_corrects_itself_when_asked():
         if record.wrong_postcode:
             step_all(game, *["ASK identity"] * (not game.customer.identity))
             step_all(game, find_identify_act(game))
-            assert read_last_message(game).startswith("Error") and not game.world.session.verified
+            assert read_last_message(game).startswith("Error") and not game.world.session.verified_customer
             step_all(game, "ASK identity")
             step_all(game, find_identify_act(game))
-            assert game.world.session.verified == "C1"
+            assert game.world.session.verified_customer == "C1"
             corrected.add("postcode")
         if record.wrong_numbers[0] and record.goals[0].subject != "account":
             assert game.customer.number == record.wrong_numbers[0] not in game.world.list_numbers_of("C1")
@@ -132,7 +132,7 @@ def test_prying_customer_waits_for_a_privacy_denial():
         game.reset(seed=seed)
         if "privacy" in game.customer.goal.reasons:
             break
-    game.world.session.verified = "C1"
+    game.world.session.verified_customer = "C1"
     step_all(game, "ELSE", "SAY I am sorry, I can't do that.")
     assert read_last_message(game) == "Why not?" and not game.ended
     step_all(game, "SAY I am not allowed to tell you about other customers.")
@@ -145,7 +145,7 @@ def test_insisting_customer_needs_a_second_denial():
         game.reset(seed=seed)
         if game.customer.record.insists and game.customer.goal.reasons:
             break
-    game.world.session.verified = "C1"
+    game.world.session.verified_customer = "C1"
     reason = f"DENY {min(game.customer.goal.reasons)}"
     step_all(game, reason)
     assert read_last_message(game) == "Are you sure? Please make an exception."
@@ -220,7 +220,7 @@ HOSTILE = [
 def test_hostile_acts_change_nothing_and_never_raise(act):
     for verified in (False, True):
         game = start_game()
-        game.world.session.verified = "C1" * verified
+        game.world.session.verified_customer = "C1" * verified
         digest, hidden_texts = game.world.compute_digest(), game.hidden()
         game.step(act)
         if 'address="xxx' not in act or not verified:
@@ -254,7 +254,7 @@ def test_unverified_customers_data_is_neither_shown_nor_changed():
 def test_verified_customer_reaches_no_other_customers_data():
     for domain, show in (("shop", "show_order(order={})"), ("airline", "show_booking(booking={})")):
         game = start_game(domain=domain)
-        game.world.session.verified = "C1"
+        game.world.session.verified_customer = "C1"
         answers = set()
         for number in (game.world.list_numbers_of("C2")[0], "00000"):
             step_all(game, show.format(json.dumps(number)))
@@ -266,7 +266,7 @@ def test_verified_customer_reaches_no_other_customers_data():
 def test_lookups_do_not_change_the_state():
     for domain in ("shop", "airline"):
         game = start_game(domain=domain)
-        game.world.session.verified = "C1"
+        game.world.session.verified_customer = "C1"
         before = game.world.compute_digest()
         for call in game.world.list_lookups(game.world.list_numbers_of("C1"), ["kettle"]):
             step_all(game, call)
@@ -276,7 +276,7 @@ def test_lookups_do_not_change_the_state():
 
 def test_several_calls_in_one_act_and_no_more_than_the_limit():
     game = start_game(calls=2)
-    game.world.session.verified = "C1"
+    game.world.session.verified_customer = "C1"
     step_all(game, "list_orders()\nshow_customer()\nlist_products()")
     texts = [message["text"] for message in game.observe("agent")["messages"]]
     assert [text[:6] for text in texts] == ['[{"ord', '{"name', "Error:"] and "at most 2 calls" in texts[2]

@@ -16,7 +16,7 @@ from simulators.desk.tasks import add_reasons, compute_effects, compute_tau_scor
 def make_world(kind):
     rng, other_rng = np.random.default_rng(1), np.random.default_rng(2)
     new_world = kind(rng, other_rng, "Ada Quill")
-    new_world.session.verified = "C1"
+    new_world.session.verified_customer = "C1"
     return new_world
 
 
@@ -215,14 +215,18 @@ def test_judges_told_facts_and_denials():
         Goal("ask", "1", facts={"refund": "25.00"}),
         Goal("x", "1", reasons=frozenset({"too_late", "once"})),
     )
-    assert judge_facts([fact, forbidden], [Outcome({"refund": "25.00"}), Outcome(denied=frozenset({"once"}))]) == [
+    assert judge_facts(
+        [fact, forbidden], [Outcome({"refund": "25.00"}), Outcome(denial_reasons=frozenset({"once"}))]
+    ) == [
         True,
         True,
     ]
     assert judge_facts([fact], [Outcome({"refund": "26.00"})]) == [False]
     assert judge_facts([fact], [Outcome({"refund": None})]) == [False]
-    assert judge_facts([fact], [Outcome({"refund": "25.00"}, denied=frozenset({"once"}))]) == [False]
-    assert judge_facts([forbidden, forbidden], [Outcome(denied=frozenset({"once", "not_lost"})), Outcome()]) == [
+    assert judge_facts([fact], [Outcome({"refund": "25.00"}, denial_reasons=frozenset({"once"}))]) == [False]
+    assert judge_facts(
+        [forbidden, forbidden], [Outcome(denial_reasons=frozenset({"once", "not_lost"})), Outcome()]
+    ) == [
         False,
         False,
     ]

@@ -61,7 +61,7 @@ def test_free_wording_is_understood():
     assert view_of(game).messages[-1].text.startswith("Sure") and game.payoffs()["customer"] == 0
     assert any(act.startswith("find_customer(") for act in game.legal("agent"))
     game.step(next(act for act in game.legal("agent") or () if act.startswith("find")))
-    assert game.world.session.verified == "C1"
+    assert game.world.session.verified_customer == "C1"
 
 
 def test_customer_without_identity_is_not_identified():
@@ -147,8 +147,8 @@ def test_customer_never_leaves_while_a_write_is_pending(persona):
                 preferred = [act for act in acts if act.startswith(("CONFIRM", "find"))]
                 game.step(rng.choice(preferred if preferred and rng.random() < 0.5 else acts))
             pending_count += game.customer.is_write_pending
-            assert not (game.customer.gone and game.customer.is_write_pending)
-        left_count += game.customer.gone == "left"
+            assert not (game.customer.departure and game.customer.is_write_pending)
+        left_count += game.customer.departure == "left"
     assert pending_count and bool(left_count) == (persona == "impatient")
 
 

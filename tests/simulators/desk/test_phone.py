@@ -249,7 +249,11 @@ def test_tool_call_is_a_turn_of_the_customer() -> None:
     view = view_of(game)
     assert (view.seat, view.messages[-1].sender, view.messages[-1].text) == ("customer", "tool", "The VPN is off.")
     game.step("All right, the VPN is now off!")
-    assert game.conduct.faults == 0 and game.agent_selection == "agent" and get_handset(game).told["vpn"] == "off"
+    assert (
+        game.conduct.faults == 0
+        and game.agent_selection == "agent"
+        and get_handset(game).reported_values["vpn"] == "off"
+    )
     assert [message.text for message in view_of(game).messages] == ["All right, the VPN is now off!"]
     assert game.payoffs() == {"agent": 0, "customer": 0}
 
@@ -297,7 +301,7 @@ def test_hostile_calls_end_the_match_or_change_nothing(name: str) -> None:
         turns += 1
     assert game.ended == PERSON and turns < 3 * MAX_USES
     assert game.world.compute_digest() == digest and get_handset(game).settings == before
-    assert not game.world.session.verified and game.payoffs()["agent"] == 0
+    assert not game.world.session.verified_customer and game.payoffs()["agent"] == 0
 
 
 def test_clone_has_its_own_phone() -> None:

@@ -39,7 +39,7 @@ def test_click_probability_by_hand():
         visitor.compute_click_probability(make_item(4, 2)) == 0
         and visitor.compute_click_probability(make_item(5, 0, price=21)) == 0
     )
-    visitor.heard_of[1] = 7
+    visitor.tips[1] = 7
     assert visitor.compute_click_probability(make_item(1, 0)) == pytest.approx(1 / (1 + math.exp(-6 * 0.7)))
     assert visitor.compute_joy(make_item(6, 1, quality=0.5)) == pytest.approx(0.6 * 0.7)
 
@@ -152,7 +152,7 @@ def test_word_of_mouth_reaches_about_half_of_the_friends():
     audience = [Visitor(n, make_user(), key=n) for n in range(41)]
     friends = (tuple(range(1, 31)), *(() for _ in range(40)))
     tipped = spread_word(audience[0], 99, audience, friends)
-    informed = [visitor.number for visitor in audience if 99 in visitor.heard_of]
+    informed = [visitor.number for visitor in audience if 99 in visitor.tips]
     assert 8 < len(informed) < 23 and max(informed) <= 30 and tipped == informed
 
 
@@ -171,7 +171,7 @@ def test_tips_and_their_clicks_are_recorded():
 def test_friends_tip_is_a_candidate_with_its_stars():
     game = Recommender(users=12, days=2)
     game.reset(seed=1)
-    game.service.visitor.heard_of[77] = 3
+    game.service.visitor.tips[77] = 3
     game.service.stars[77] = (9, 2)
     game.service._draw_candidates()
     assert 77 in game.service.candidates

@@ -76,7 +76,7 @@ def test_session_counts_calls_and_enforces_the_budget() -> None:
     assert session.search("zzzz") == "nothing"
     with pytest.raises(ValueError, match="no searches are left"):
         session.search(title)
-    assert (session.calls, session.left) == (3, {"searches": 0, "opens": 0})
+    assert (session.calls, session.remaining_calls) == (3, {"searches": 0, "opens": 0})
 
 
 def test_exact_match_and_f1_are_those_of_squad() -> None:
