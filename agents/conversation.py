@@ -88,8 +88,8 @@ class Conversation:
     def record_reply(self, text: str) -> None:
         """Append the last request and this reply to the history, without the private field if the role strips it."""
         strip = self.role.history == "strip"
-        shown = self.role.reply.without_private(text) if strip else text
-        self._history.append([*self._request, self.reply(shown)])
+        kept_text = self.role.reply.without_private(text) if strip else text
+        self._history.append([*self._request, self.reply(kept_text)])
         if self._frame:
             self._calls.record(read_calls(self._frame.tool_format, text, self._tools, self._calls.count).calls)
 

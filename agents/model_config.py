@@ -70,8 +70,8 @@ def check_keys(settings: dict[str, Any], source: str) -> None:
         if key in CODE and value:
             raise WeightsError(f"{source}: {key} chooses code to load, which is never loaded: remove it")
         if IMPLEMENTATION.fullmatch(key) and not _is_built_in(value):
-            shown = first_line(ValueError(json.dumps(value)))[:80]
-            raise WeightsError(f"{source}: {key}: {shown} chooses code to load: remove it")
+            text = first_line(ValueError(json.dumps(value)))[:80]
+            raise WeightsError(f"{source}: {key}: {text} chooses code to load: remove it")
 
 
 def check_sizes(folder: Path, tensors: int, numbers: int) -> None:
@@ -104,8 +104,8 @@ def read_positions(folder: Path) -> int:
     If config.json does not state it, this is transformers' default for the architecture.
     """
     config = _read_text_config(folder)
-    stated = next((config[name] for name in POSITIONS if config.get(name)), None)
-    return _or_no_limit(_find_default_positions(config.get("model_type")) if stated is None else stated)
+    positions = next((config[name] for name in POSITIONS if config.get(name)), None)
+    return _or_no_limit(_find_default_positions(config.get("model_type")) if positions is None else positions)
 
 
 def _find_default_positions(architecture: Any) -> Any:

@@ -176,8 +176,8 @@ def _speed_up_imports() -> Iterator[None]:
     transformers would import scikit-learn and SciPy, if installed, for features that we do not use, so they are hidden.
     Garbage collection is off, because a library's definitions are never collected.
     """
-    hidden = [name for name in ("scipy", "sklearn") if name not in sys.modules]
-    sys.modules |= dict.fromkeys(hidden)  # type: ignore[arg-type]  # None makes Python treat a package as missing
+    blocked = [name for name in ("scipy", "sklearn") if name not in sys.modules]
+    sys.modules |= dict.fromkeys(blocked)  # type: ignore[arg-type]  # None makes Python treat a package as missing
     gc.disable()
     try:
         from transformers.utils import is_scipy_available
@@ -186,7 +186,7 @@ def _speed_up_imports() -> Iterator[None]:
         yield
     finally:
         gc.enable()
-        for name in hidden:
+        for name in blocked:
             del sys.modules[name]
         is_scipy_available.cache_clear()
 
@@ -233,14 +233,14 @@ def silence_transformers() -> Iterator[None]:
     """
     from transformers.utils import logging
 
-    shown, verbosity = logging.is_progress_bar_enabled(), logging.get_verbosity()
+    was_enabled, verbosity = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()
     logging.set_verbosity_error()
     try:
         yield
     finally:
         logging.set_verbosity(verbosity)
-        if shown:
+        if was_enabled:
             logging.enable_progress_bar()
 
 

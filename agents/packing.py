@@ -84,8 +84,8 @@ def plan_passes(
 
     `indices` selects streams by index; the default is all.
     """
-    chosen = [i for i in (range(len(streams)) if indices is None else indices) if any(streams[i].mask)]
-    paths = PrefixTree({i: tuple(streams[i].keys) for i in chosen}, costs, token_budget)
+    selected = [i for i in (range(len(streams)) if indices is None else indices) if any(streams[i].mask)]
+    paths = PrefixTree({i: tuple(streams[i].keys) for i in selected}, costs, token_budget)
     for family in paths.find_families():
         prefix = _count_prefix([streams[i] for i in family])
         found = sorted(paths.pack_rows(family, prefix), key=lambda row: (row.size, row.streams))

@@ -48,7 +48,7 @@ class NewAdapter(NamedTuple):
 
 @dataclass(frozen=True)
 class Origin:
-    """Source of a trained policy's weights: all that a process needs to load them."""
+    """Source of a trained policy's weights, from which any process can load them."""
 
     source: Path
     """Folder of the initial weights."""

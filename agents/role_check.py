@@ -61,9 +61,11 @@ def _check_facts(role: Role, views: Sequence[View]) -> Iterable[str]:
         ("private", "will not know its own secrets"),
         ("public", "knows them from rules and messages alone"),
     ):
-        shown = [find_items(text, name) for text in (role.system, role.turn)]
+        facts_in_templates = [find_items(text, name) for text in (role.system, role.turn)]
         names = dict.fromkeys(fact for view in views for fact in getattr(view, name))
-        unused = [fact for fact in names if all(facts is not None and fact not in facts for facts in shown)]
+        unused = [
+            fact for fact in names if all(facts is not None and fact not in facts for facts in facts_in_templates)
+        ]
         if unused:
             yield f"turn: never shows {', '.join(f'`{name}.{fact}`' for fact in unused)}: the seat {consequence}"
 

@@ -191,24 +191,24 @@ def pack(
 ) -> Iterator[StreamBatch]:
     """Yield the tensors of each pass of `plan_passes`. `temperatures` are the streams' sampling temperatures."""
     passes = plan_passes(streams, token_budget, indices, costs)
-    return (build_batch(streams, temperatures, planned) for planned in passes)
+    return (build_batch(streams, temperatures, planned_pass) for planned_pass in passes)
 
 
-def build_batch(streams: ByNumber[Stream], temperatures: ByNumber[float], planned: Pass) -> StreamBatch:
+def build_batch(streams: ByNumber[Stream], temperatures: ByNumber[float], planned_pass: Pass) -> StreamBatch:
     """Build the tensors of one pass, on the CPU. `temperatures` are the streams' sampling temperatures.
 
     An empty pass gives two dummy tokens with one target, because the model must be called on every rank.
     """
-    if not planned.rows:
+    if not planned_pass.rows:
         return _DUMMY_BATCH
     prefix, rows = (
-        planned.prefix,
-        [build_tree([streams[i].keys for i in row.streams], planned.prefix) for row in planned.rows],
+        planned_pass.prefix,
+        [build_tree([streams[i].keys for i in row.streams], planned_pass.prefix) for row in planned_pass.rows],
     )
     suffix = torch.zeros((len(rows), max(len(row.ids) for row in rows)), dtype=torch.long)
     owners, numbers, columns, targets, per_token = [], [], [], [], []
     paths = ((number, path) for number, row in enumerate(rows) for path in row.paths)
-    for owner, (i, (number, path)) in enumerate(zip(planned.index, paths, strict=True)):
+    for owner, (i, (number, path)) in enumerate(zip(planned_pass.index, paths, strict=True)):
         stream = streams[i]
         sampled = [k for k, is_sampled in enumerate(stream.mask) if is_sampled]
         owners += [owner] * len(sampled)
@@ -218,10 +218,12 @@ def build_batch(streams: ByNumber[Stream], temperatures: ByNumber[float], planne
         per_token += [temperatures[i]] * len(sampled)
     for number, row in enumerate(rows):
         suffix[number, : len(row.ids)] = torch.tensor(row.ids)
-    opening = torch.tensor(streams[planned.index[0]].keys[:prefix], dtype=torch.long)
-    tree, positions = build_tree_mask(rows, prefix, suffix.shape[1]) if len(planned.index) > len(rows) else (None, None)
+    opening = torch.tensor(streams[planned_pass.index[0]].keys[:prefix], dtype=torch.long)
+    tree, positions = (
+        build_tree_mask(rows, prefix, suffix.shape[1]) if len(planned_pass.index) > len(rows) else (None, None)
+    )
     return StreamBatch(
-        index=planned.index,
+        index=planned_pass.index,
         prefix=opening.clamp(min=0),
         suffix=suffix.clamp(min=0),
         lengths=torch.tensor([len(row.ids) for row in rows]),
@@ -232,7 +234,7 @@ def build_batch(streams: ByNumber[Stream], temperatures: ByNumber[float], planne
         temperatures=torch.tensor(per_token, dtype=torch.float32),
         tree=tree,
         positions=positions,
-        images=collect_images([streams[i] for i in planned.index], opening, suffix),
+        images=collect_images([streams[i] for i in planned_pass.index], opening, suffix),
     )
 
 
@@ -289,8 +291,8 @@ def score_passes(
     device = next(scorer.parameters()).device
     by_stream: dict[int, StreamScores] = {}
     with torch.no_grad():
-        for planned in passes:
-            batch = build_batch(streams, temperatures, planned).to(device)
+        for planned_pass in passes:
+            batch = build_batch(streams, temperatures, planned_pass).to(device)
             scores = scorer(batch)
             entropies = dict(split_by_stream(batch, scores.entropy))
             for i, logprobs in split_by_stream(batch, scores.logprobs):
@@ -312,8 +314,8 @@ def score_distributions(
     device = next(scorer.parameters()).device
     by_stream: dict[int, np.ndarray] = {}
     with torch.no_grad():
-        for planned in plan_passes(streams, token_budget, costs=costs):
-            batch = build_batch(streams, temperatures, planned).to(device)
+        for planned_pass in plan_passes(streams, token_budget, costs=costs):
+            batch = build_batch(streams, temperatures, planned_pass).to(device)
             by_stream |= dict(split_by_stream(batch, scorer.compute_distributions(batch)))
     size = next(iter(by_stream.values())).shape[1] if by_stream else 0
     return [by_stream.get(i, np.zeros((0, size), np.float32)) for i in range(len(streams))]

@@ -123,8 +123,8 @@ def select_error(error: ValidationError) -> ErrorDetails:
 
 def escape_line(text: str, limit: int = 400) -> str:
     """Return the text with unprintable characters escaped, cut to `limit` characters, for an error message."""
-    cut = text if len(text) <= limit else text[: limit - 1] + "…"
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in cut)
+    truncated = text if len(text) <= limit else text[: limit - 1] + "…"
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in truncated)
 
 
 class _Loader(yaml.SafeLoader):
@@ -289,7 +289,7 @@ def _line_number(part: yaml.Node | yaml.Event) -> int:
 def _guess_key(text: str, line: int) -> FieldPath:
     """Guess the key of a broken line from the text above it, because the parser stopped earlier; () if unknown."""
     lines = text[:MAX_BYTES].split("\n")[: line + 1]
-    keys = (KEY.match(written) for written in reversed(lines[-1000:]))
+    keys = (KEY.match(text_line) for text_line in reversed(lines[-1000:]))
     return next(((key[1],) for key in keys if key), ())
 
 
@@ -325,11 +325,11 @@ def _describe_error(error: ErrorDetails, model: type[BaseModel] | None) -> str:
         return f"unknown field{nearest(str(error['loc'][-1]), known) or listed}"
     value = error["input"]
     message = error["msg"].removeprefix("Value error, ").removeprefix("Input ")
-    shown = isinstance(value, str | int | float | None) and error["type"] not in ("value_error", "part_error")
+    is_printable = isinstance(value, str | int | float | None) and error["type"] not in ("value_error", "part_error")
     hint = nearest(value, re.findall("'(.*?)'", message)) if isinstance(value, str) else ""
     if error["type"] == "string_type" and isinstance(value, int | float):  # such as 08, or true
         hint = ": put it in quotes"
-    return f"{message}, not {escape_line(repr(value), 60)}{hint}" if shown else message
+    return f"{message}, not {escape_line(repr(value), 60)}{hint}" if is_printable else message
 
 
 def _list_fields(model: Any, path: FieldPath) -> list[str]:

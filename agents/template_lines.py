@@ -69,8 +69,8 @@ def _find_lone_tags(line: list[Piece]) -> str | None:
     return tags if tags and not text.strip(" \t") and not re.search(r"\{%\+|\+%\}", tags) else None
 
 
-def _add_break(tags: str, broken: bool) -> str:
-    """Return the tags; if `broken`, with a line break inside the last tag, where it is insignificant."""
+def _add_break(tags: str, has_break: bool) -> str:
+    """Return the tags; if `has_break`, with a line break inside the last tag, where it is insignificant."""
     end = re.search(r"-?[%#]\}\s*$", tags)
     assert end is not None, "a tag ends as tags do"
-    return tags[: end.start()] + "\n" * broken + tags[end.start() :]
+    return tags[: end.start()] + "\n" * has_break + tags[end.start() :]

@@ -76,8 +76,8 @@ class Format(NamedTuple):
 class _Unreadable(Exception):
     """Raised for a passage that is marked as a call but cannot be read; `start` and `end` are its offsets."""
 
-    def __init__(self, why: str, start: int, end: int) -> None:
-        super().__init__(why)
+    def __init__(self, reason: str, start: int, end: int) -> None:
+        super().__init__(reason)
         self.start, self.end = start, end
 
 
@@ -94,8 +94,8 @@ def write_calls(format: str, calls: Sequence[ToolCall]) -> Pieces:
     ids = (call.id for call in calls)
     same = names == expected and FORMATS[format].write([replace(call, id=next(ids)) for call in parsed]) == pieces
     if speech or problem or not same:
-        why = problem or "ambiguous text"
-        raise ChatError(f"a call of {calls[0].name[:64]!r} cannot be written as {format}: {why}")
+        reason = problem or "ambiguous text"
+        raise ChatError(f"a call of {calls[0].name[:64]!r} cannot be written as {format}: {reason}")
     return pieces
 
 
@@ -221,10 +221,10 @@ def _decode(text: str, start: int, at: int, closing: str) -> tuple[Any, int]:
     try:
         return DECODER.raw_decode(text, begin)
     except (ValueError, RecursionError) as error:
-        why = "nested too deep" if isinstance(error, RecursionError) else getattr(error, "msg", str(error))
+        reason = "nested too deep" if isinstance(error, RecursionError) else getattr(error, "msg", str(error))
         end = text.find(closing, at) if closing else -1
         end = end + len(closing) if end >= 0 else len(text)
-        raise _Unreadable(f"the call is not JSON ({why})", start, end) from None
+        raise _Unreadable(f"the call is not JSON ({reason})", start, end) from None
 
 
 def _skip_blanks(text: str, at: int) -> int:

@@ -84,8 +84,8 @@ def make_reply_message(parts: ToolParts, text: str, tools: Sequence[Definition],
     speech, calls, problem = read_calls(parts.format, text, tools, first)
     printed = parts.exact and (parts.several or len(calls) == 1) and (parts.gap is not None or not speech)
     if calls and not problem and printed:
-        written = join_pieces(FORMATS[parts.format].write(calls))
-        if text == (f"{speech}{parts.gap}{written}" if speech else written):
+        calls_text = join_pieces(FORMATS[parts.format].write(calls))
+        if text == (f"{speech}{parts.gap}{calls_text}" if speech else calls_text):
             return make_call_message(speech, calls)
     return {"role": "assistant", "content": text}
 
@@ -183,14 +183,14 @@ def _derive_parts(rendered: Renderings, parts: TemplateParts, chats: Mapping[str
     between_results = _find_separator(
         pieces, _split_results(_strip_start(rendered.text(chats["two"]), start + call + tail))[1]
     )
-    played = f"{start}{call}{tail}{unit}"
+    exchange = f"{start}{call}{tail}{unit}"
     later = f"{REPLIES[0]}{parts.reply_tail}{parts.user_head}{USERS[1]}{prompt}"
-    stable = _try_text(rendered, chats["later"]) == played + later
-    _require(stable or rendered.text(chats["again"]) == f"{played}{call}{tail}{unit}")
+    stable = _try_text(rendered, chats["later"]) == exchange + later
+    _require(stable or rendered.text(chats["again"]) == f"{exchange}{call}{tail}{unit}")
 
     def prints(name: str, *calls: ToolCall) -> bool:
-        written = f"{start}{join_pieces(write_calls(format, calls))}{tail}"
-        return (_try_text(rendered, chats[name]) or "").startswith(written)
+        expected = f"{start}{join_pieces(write_calls(format, calls))}{tail}"
+        return (_try_text(rendered, chats[name]) or "").startswith(expected)
 
     return ToolParts(
         format,

@@ -51,13 +51,13 @@ def home() -> Path:
 
 def list_models() -> list[ModelInfo]:
     """List the built-in models and those generated so far, without fetching anything."""
-    made = sorted(path.name for path in (home() / "models").glob("[a-z]*-*"))
-    names = dict.fromkeys([DEFAULT, *nano.SIZES, nano_vlm.NAME, smollm2_eyes.NAME, *made])
+    generated = sorted(path.name for path in (home() / "models").glob("[a-z]*-*"))
+    names = dict.fromkeys([DEFAULT, *nano.SIZES, nano_vlm.NAME, smollm2_eyes.NAME, *generated])
     return [_describe_model(name, built_in) for name in names if (built_in := find_built_in(name))]
 
 
 class BuiltIn(NamedTuple):
-    """Built-in model: how it is made, the source and size that identify it, and its config."""
+    """Built-in model: its factory, the source and size that identify it, and its config."""
 
     source: str
     parameters: int
@@ -235,9 +235,9 @@ def _download_from_hub(name: str) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
-    wanted = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"]
+    patterns = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"]
     try:
-        folder = Path(snapshot_download(name, allow_patterns=wanted))
+        folder = Path(snapshot_download(name, allow_patterns=patterns))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
         reason = first_line(error)
         raise WeightsError(f"{name!r} is not a local folder, and the hub did not give it ({reason})") from error

@@ -131,8 +131,8 @@ def _check_run(run: str, matches: pd.DataFrame, seats: pd.DataFrame, turns: pd.D
 
 def _find_outcome(matches: pd.DataFrame) -> str:
     """Return the first column of `OUTCOMES` that the run's matches report as numbers; "" if there is none."""
-    reported = (matches[name] for name in map("report.{}".format, OUTCOMES) if name in matches.columns)
-    return next((str(column.name) for column in reported if column.notna().any() and is_numeric(column)), "")
+    report_columns = (matches[name] for name in map("report.{}".format, OUTCOMES) if name in matches.columns)
+    return next((str(column.name) for column in report_columns if column.notna().any() and is_numeric(column)), "")
 
 
 def _average_by_match(turns: pd.DataFrame, values: pd.Series[Any]) -> pd.DataFrame:
@@ -196,11 +196,11 @@ def _check_reward_hack(run: str, outcome: str, verified: pd.DataFrame, rewards: 
 
 def _learner_payoffs(seats: pd.DataFrame) -> pd.DataFrame:
     """Return the learners' mean payoff by match; empty for zero-sum games."""
-    paid = seats.dropna(subset=["payoff"]).astype({"payoff": "float64"})
-    sums = paid.groupby("match")["payoff"].agg(["sum", "size"])
+    payoffs = seats.dropna(subset=["payoff"]).astype({"payoff": "float64"})
+    sums = payoffs.groupby("match")["payoff"].agg(["sum", "size"])
     if len(sums) and ((sums["sum"].abs() < 1e-9) & (sums["size"] > 1)).mean() > HALF:
-        return paid.iloc[:0].assign(value=0.0)
-    return _average_by_match(learners := paid[paid["trained"]], learners["payoff"])
+        return payoffs.iloc[:0].assign(value=0.0)
+    return _average_by_match(learners := payoffs[payoffs["trained"]], learners["payoff"])
 
 
 def _has_gained(values: pd.DataFrame) -> bool:

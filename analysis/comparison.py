@@ -261,8 +261,8 @@ def interquartile_mean(scores: Sequence[float]) -> float:
     ordered = np.sort(np.asarray(scores, dtype=np.float64))
     if len(ordered) == 0 or not np.isfinite(ordered).all():
         raise ValueError("an interquartile mean needs at least one value, all finite")
-    cut = len(ordered) // 4
-    return float(ordered[cut : len(ordered) - cut].mean())
+    trimmed_count = len(ordered) // 4
+    return float(ordered[trimmed_count : len(ordered) - trimmed_count].mean())
 
 
 def iqm_ci(scores: Mapping[str, Values], level: float = 0.95, resamples: int = 2000, seed: int = 0) -> Interval:
@@ -278,9 +278,9 @@ def iqm_ci(scores: Mapping[str, Values], level: float = 0.95, resamples: int = 2
     """
     rng, strata = np.random.default_rng(seed), [np.asarray(values, dtype=np.float64) for values in scores.values()]
     estimate = interquartile_mean([value for values in strata for value in values])
-    drawn = np.concatenate([rng.choice(values, (resamples, len(values))) for values in strata], axis=1)
-    drawn.sort(axis=1)
-    cut = drawn.shape[1] // 4
-    means = drawn[:, cut : drawn.shape[1] - cut].mean(axis=1)
+    samples = np.concatenate([rng.choice(values, (resamples, len(values))) for values in strata], axis=1)
+    samples.sort(axis=1)
+    trimmed_count = samples.shape[1] // 4
+    means = samples[:, trimmed_count : samples.shape[1] - trimmed_count].mean(axis=1)
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
     return Interval(estimate, float(low), float(high))

@@ -195,11 +195,11 @@ def _filter(texts: pd.DataFrame, log: Frames, of: Unit, where: str) -> pd.DataFr
         return texts
     keys = KEYS[of]
     table = "matches" if of == "matches" else "turns"
-    chosen = run_query(log, f"select distinct {', '.join(keys)} from {table} where ({where}\n)")
+    selected = run_query(log, f"select distinct {', '.join(keys)} from {table} where ({where}\n)")
     # A condition that closes our parenthesis and adds a union could return other columns.
-    if chosen.schema.types != [TABLES[table].field(key).type for key in keys]:
+    if selected.schema.types != [TABLES[table].field(key).type for key in keys]:
         raise ConfigError(f"'{printable(where)[:64]}' is more than a condition: write one, such as: iteration = 3")
-    return texts.merge(chosen.to_pandas(types_mapper=pd.ArrowDtype).astype(texts.dtypes[keys].to_dict()), on=keys)
+    return texts.merge(selected.to_pandas(types_mapper=pd.ArrowDtype).astype(texts.dtypes[keys].to_dict()), on=keys)
 
 
 def _merge_equal(texts: pd.DataFrame) -> pd.DataFrame:

@@ -57,9 +57,9 @@ def list_leaves(table: str, columns: Collection[str]) -> set[str]:
     >>> sorted(list_leaves("turns", ["role", "advantage"]))
     ['game', 'id', 'iteration', 'turns.index', 'turns.role']
     """
-    needed = {leaf for name in columns for leaf in NEEDS[table].get(name, ())}
+    required_leaves = {leaf for name in columns for leaf in NEEDS[table].get(name, ())}
     match_fields = {*_MATCH_FIELDS} & {*columns} if table == "matches" else set()
-    return {"id", "iteration", "game", *_ROW_FIELDS[table], *needed, *match_fields}
+    return {"id", "iteration", "game", *_ROW_FIELDS[table], *required_leaves, *match_fields}
 
 
 def matches(log: Any) -> Any:

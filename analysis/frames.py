@@ -153,15 +153,15 @@ class Frames:
     def _read_log_table(self, name: str, columns: Names) -> Any:
         """Return a table from the match logs: read, filter and flatten each iteration, then join the results."""
         nested = next((column for column in ("report", "rewards") if column in flatten.NEEDS[name]), "")
-        wanted = {*TABLES[name].names, nested} if columns is None else {*columns}
-        needs_nested = nested and any(column.startswith(nested.removesuffix("s")) for column in wanted - {"reward"})
+        names = {*TABLES[name].names, nested} if columns is None else {*columns}
+        needs_nested = nested and any(column.startswith(nested.removesuffix("s")) for column in names - {"reward"})
         by_turn = self.of_seats is not None or self.policies is not None
-        needed = wanted | ({nested} if needs_nested else set()) | ({"seat", "policy"} if by_turn else set())
+        columns_to_read = names | ({nested} if needs_nested else set()) | ({"seat", "policy"} if by_turn else set())
         parts = [
             part.append_column("run", pa.repeat(run, len(part)))
             for run, numbers in self.numbers.items()
             for number in numbers
-            if (part := self._read_iteration(name, needed, self.readers[run], number)) is not None
+            if (part := self._read_iteration(name, columns_to_read, self.readers[run], number)) is not None
         ]
         joined = pa.concat_tables(parts) if parts else TABLES[name].empty_table()
         table = pa.table({f.name: joined[f.name].cast(f.type) for f in TABLES[name] if f.name in joined.column_names})
@@ -194,8 +194,8 @@ class Frames:
         else:
             table = getattr(flatten, name)(log)
         if name != "matches":
-            for column, chosen in (("seat", self.of_seats), ("policy", self.policies)):
-                table = table if chosen is None else table.filter(_is_in(table[column], chosen))
+            for column, selection in (("seat", self.of_seats), ("policy", self.policies)):
+                table = table if selection is None else table.filter(_is_in(table[column], selection))
         return table
 
 
@@ -269,8 +269,8 @@ def _pipeline_settings(pipeline: FolderReader, stage: str) -> dict[str, Any]:
     experiment = pipeline.environment().get("experiment") or {}
     stages = [entry for entry in experiment.get("stages") or () if isinstance(entry, dict)][: int(stage[:2])]
     shared = {name: value for name, value in experiment.items() if name not in (*_IGNORED_SETTINGS, "stages")}
-    named = {str(entry.get("name")): {k: v for k, v in entry.items() if k != "name"} for entry in stages}
-    return dict(_flatten({"shared": shared, "stages": named}, "config."))
+    settings_by_stage = {str(entry.get("name")): {k: v for k, v in entry.items() if k != "name"} for entry in stages}
+    return dict(_flatten({"shared": shared, "stages": settings_by_stage}, "config."))
 
 
 def _parse_time(text: Any) -> datetime | None:
@@ -343,8 +343,8 @@ def is_numeric(column: pd.Series[Any]) -> bool:
     return bool(pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column))
 
 
-def _is_in(column: Any, chosen: Collection[str]) -> Any:
-    return pc.is_in(column, value_set=pa.array(sorted(chosen), pa.string()))
+def _is_in(column: Any, selection: Collection[str]) -> Any:
+    return pc.is_in(column, value_set=pa.array(sorted(selection), pa.string()))
 
 
 def _abbreviate(name: str) -> str:

@@ -37,8 +37,8 @@ def pairs(log: Frames) -> list[Pair]:
     >>> pairs(log)
     []
     """
-    paid = log.seats.dropna(subset=["payoff"]).astype({"payoff": "float64"})
-    means = paid.groupby(["run", "match", "policy"])["payoff"].mean().unstack("policy")
+    payoffs = log.seats.dropna(subset=["payoff"]).astype({"payoff": "float64"})
+    means = payoffs.groupby(["run", "match", "policy"])["payoff"].mean().unstack("policy")
     comparisons = []
     for policy, opponent in combinations(means.columns, 2):
         ahead = (means[policy] - means[opponent]).dropna().tolist()
@@ -55,12 +55,12 @@ def payoff_matrix(log: Frames) -> pd.DataFrame:
     >>> payoff_matrix(log).shape
     (1, 1)
     """
-    paid = log.seats.dropna(subset=["payoff"]).astype({"payoff": "float64"})
-    if paid.empty:
+    payoffs = log.seats.dropna(subset=["payoff"]).astype({"payoff": "float64"})
+    if payoffs.empty:
         return pd.DataFrame(dtype="float64")
-    means = paid.groupby(["run", "match", "policy"])["payoff"].mean().unstack("policy")
-    met = means.notna().astype(float)
-    sums, counts = means.fillna(0).T @ met, met.T @ met
+    means = payoffs.groupby(["run", "match", "policy"])["payoff"].mean().unstack("policy")
+    has_matches = means.notna().astype(float)
+    sums, counts = means.fillna(0).T @ has_matches, has_matches.T @ has_matches
     values = np.where(np.eye(len(counts), dtype=bool) | (counts == 0), np.nan, sums / counts.replace(0, np.nan))
     return pd.DataFrame(values, index=sums.index.astype(str), columns=sums.columns.astype(str))
 
@@ -99,20 +99,22 @@ def ratings(log: Frames) -> pd.DataFrame:
     from openskill.models import PlackettLuce
 
     model, rows = PlackettLuce(), []
-    paid = log.seats.dropna(subset=["payoff"]).astype({"payoff": "float64"})
-    for run, run_seats in paid.groupby("run", sort=False):
-        rated: dict[str, Any] = {}
+    payoffs = log.seats.dropna(subset=["payoff"]).astype({"payoff": "float64"})
+    for run, run_seats in payoffs.groupby("run", sort=False):
+        rating_by_policy: dict[str, Any] = {}
         matches: dict[str, int] = {}
         for iteration, iteration_seats in run_seats.groupby("iteration"):
             for _, seats in iteration_seats.groupby("match"):
                 scores = seats.groupby("policy")["payoff"].mean()
                 if len(scores) < 2:
                     continue
-                teams = [[rated.get(name) or model.rating(name=name)] for name in scores.index]
+                teams = [[rating_by_policy.get(name) or model.rating(name=name)] for name in scores.index]
                 rated_teams = model.rate(teams, scores=scores.tolist())
-                rated |= {name: team[0] for name, team in zip(scores.index, rated_teams, strict=True)}
+                rating_by_policy |= {name: team[0] for name, team in zip(scores.index, rated_teams, strict=True)}
                 matches |= {name: matches.get(name, 0) + 1 for name in scores.index}
-            rows += [(run, iteration, name, r.mu, r.sigma, matches[name]) for name, r in sorted(rated.items())]
+            rows += [
+                (run, iteration, name, r.mu, r.sigma, matches[name]) for name, r in sorted(rating_by_policy.items())
+            ]
     return pd.DataFrame(rows, columns=["run", "iteration", "policy", "mu", "sigma", "matches"])
 
 

@@ -140,8 +140,8 @@ def intervals(log: Frames, metric: str) -> dict[tuple[Any, ...], Interval]:
         counts = turns.groupby(by)["valid"].agg(["sum", "size"])
         return {key: rate_ci(int(valid), int(size)) for key, valid, size in counts.itertuples()}
     if metric == "mean_payoff":
-        paid = log.seats.dropna(subset=["payoff"]).merge(finished[["run", "match"]], on=["run", "match"])
-        by_match = paid.groupby([*by, "match"])["payoff"].mean()
+        payoffs = log.seats.dropna(subset=["payoff"]).merge(finished[["run", "match"]], on=["run", "match"])
+        by_match = payoffs.groupby([*by, "match"])["payoff"].mean()
         return _group_means(by_match.reset_index(), "payoff", by)
     if metric.startswith("report.") and metric in _list_numeric_columns(finished):
         return _group_means(finished.dropna(subset=[metric]), metric, by)
@@ -185,8 +185,8 @@ def dialogue(log: Frames, match: str) -> str:
     lines = [f"match {printable(match)} of {printable(head['game'])}, iteration {head['iteration']}"]
     for turn in log.turns[log.turns["match"] == match].to_dict("records"):
         lines += _format_turn({str(name): value for name, value in turn.items()})
-    paid = log.seats[log.seats["match"] == match].dropna(subset=["payoff"])
-    return "\n".join([*lines, *_format_ending(head, dict(zip(paid["seat"], paid["payoff"], strict=True)))])
+    payoffs = log.seats[log.seats["match"] == match].dropna(subset=["payoff"])
+    return "\n".join([*lines, *_format_ending(head, dict(zip(payoffs["seat"], payoffs["payoff"], strict=True)))])
 
 
 def _format_turn(turn: Mapping[str, Any]) -> list[str]:
@@ -196,9 +196,9 @@ def _format_turn(turn: Mapping[str, Any]) -> list[str]:
     lines += [f"       says    {printable(turn['public'])}"] if turn["public"] else []
     lines += [f"       thinks  {printable(turn['private'])}"] if turn["private"] else []
     parts = {name: value for name, value in turn.items() if name.startswith("reward.") and value}
-    named = ", ".join(f"{printable(name[7:])} {value:+.2f}" for name, value in parts.items())
+    rewards_text = ", ".join(f"{printable(name[7:])} {value:+.2f}" for name, value in parts.items())
     credit = "not credited" if pd.isna(turn["advantage"]) else f"advantage {turn['advantage']:+.3f}"
-    return [*lines, f"       earned  {turn['reward']:+.2f}{f' ({named})' if named else ''}, {credit}"]
+    return [*lines, f"       earned  {turn['reward']:+.2f}{f' ({rewards_text})' if rewards_text else ''}, {credit}"]
 
 
 def _format_ending(match: pd.Series[Any], payoffs: Mapping[str, float]) -> list[str]:

@@ -99,8 +99,8 @@ def _find_columns(tree: Any) -> dict[str, set[str] | None]:
         or table_names & row_names
         or kinds & {"STAR", "NATURAL", "SHOW_REF", "TABLE_FUNCTION", "POSITIONAL_REFERENCE"}
     )
-    read = {str(node["table_name"]).casefold() for node in nodes if node.get("table_name")}
-    tables = [name for name in TABLES if name in (words if "TABLE_FUNCTION" in kinds else read)]
+    tables_read = {str(node["table_name"]).casefold() for node in nodes if node.get("table_name")}
+    tables = [name for name in TABLES if name in (words if "TABLE_FUNCTION" in kinds else tables_read)]
     return {name: None if reads_all else _match_columns(name, words) for name in tables}
 
 

@@ -61,21 +61,21 @@ def _build_answers(
     index = Index(log.readers[name])
     while index.refresh():
         pass
-    chosen = _choose_matches(log)
-    listed = listing.list_matches(index, {}, chosen)
-    rows = {row["match"]: row | {"place": chosen[row["match"]]} for row in listed["rows"]}
+    matches = _choose_matches(log)
+    listed = listing.list_matches(index, {}, matches)
+    rows = {row["match"]: row | {"place": matches[row["match"]]} for row in listed["rows"]}
     return {
         "": runs.describe_run(name, index) | {"live": False},
         "summary": summarise(log, theory),
         "curves": _read_curves(index, theory),
         "alarms": list_alarms(index.reader.path),
         "league": build_league_graph(index.reader.path),
-        "matches": listed | {"rows": [rows[id] for id in chosen], "facets": {"game": [], "status": [], "policy": []}},
+        "matches": listed | {"rows": [rows[id] for id in matches], "facets": {"game": [], "status": [], "policy": []}},
         "notes": notes.read_notes(index),
         **{
             f"matches/{id}": describe_match(index, id, deal_facts, MAX_CHARACTERS, MAX_TURNS, find_marks)
             | {"family": [], "notes": []}
-            for id in chosen
+            for id in matches
         },
     }
 
@@ -105,13 +105,13 @@ def _read_curves(index: Index, theory: Theory) -> Mapping[str, Any]:
 
 def _choose_matches(log: Frames) -> dict[str, str]:
     """Return the worst, middle and best paid match of the first and last iteration: match ids with a label each."""
-    paid = log.seats.dropna(subset=["payoff"])
-    learners = paid[paid["trained"]] if bool(paid["trained"].any()) else paid
+    payoffs = log.seats.dropna(subset=["payoff"])
+    learners = payoffs[payoffs["trained"]] if bool(payoffs["trained"].any()) else payoffs
     means = learners.groupby(["iteration", "match"])["payoff"].mean()
     if learners.groupby("match")["payoff"].mean().nunique() < 2:  # zero-sum: rank by the first seat
         means = learners.groupby(["iteration", "match"])["payoff"].first()
-    table, chosen = means.reset_index(), dict[str, str]()
+    table, matches = means.reset_index(), dict[str, str]()
     for iteration in dict.fromkeys([table["iteration"].min(), table["iteration"].max()]) if len(table) else ():
         ranked = table[table["iteration"] == iteration].sort_values("payoff", kind="stable")["match"].tolist()
-        chosen |= {ranked[0]: "worst paid", ranked[len(ranked) // 2]: "middle", ranked[-1]: "best paid"}
-    return chosen
+        matches |= {ranked[0]: "worst paid", ranked[len(ranked) // 2]: "middle", ranked[-1]: "best paid"}
+    return matches

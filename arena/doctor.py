@@ -145,18 +145,21 @@ def _check_packages() -> list[Finding]:
     return [_check_extra(name, by_extra[name]) for name in extras]
 
 
-def _check_extra(name: str, needed: Sequence[RequirementStatus]) -> Finding:
+def _check_extra(name: str, requirements: Sequence[RequirementStatus]) -> Finding:
     """Return a finding about an extra's packages. Wrong versions fail it; missing ones only in the core and `train`."""
     label = {CORE: "every run", "train": "learning"}.get(name, f"extra {name}")
     fix = f"pip install --upgrade '{DISTRIBUTION}[{name}]'" if name else f"pip install --upgrade {DISTRIBUTION}"
-    missing = [status for status in needed if status.installed == "missing"]
-    wrong = [status for status in needed if not status.fits and status not in missing]
-    if wrong or (missing and name in (CORE, "train")):
-        faults = [f"{o.package} {o.installed} ({o.wanted.replace(',', ' ')} is needed)" for o in (*missing, *wrong)]
+    missing = [status for status in requirements if status.installed == "missing"]
+    misfits = [status for status in requirements if not status.fits and status not in missing]
+    if misfits or (missing and name in (CORE, "train")):
+        faults = [
+            f"{o.package} {o.installed} ({o.required_version.replace(',', ' ')} is needed)"
+            for o in (*missing, *misfits)
+        ]
         return Finding(label, False, ", ".join(faults), fix)
     if missing:
         return Finding(label, True, f"not installed: {', '.join(o.package for o in missing)} ({fix})")
-    return Finding(label, True, ", ".join(f"{status.package} {status.installed}" for status in needed))
+    return Finding(label, True, ", ".join(f"{status.package} {status.installed}" for status in requirements))
 
 
 def _check_devices() -> list[Finding]:
@@ -213,7 +216,7 @@ def _describe_threads() -> str:
     from arena.process import describe_waiting
 
     seconds = time_threads()
-    timings = ", ".join(f"{count} in {1000 * spent:.0f} ms" for count, spent in seconds.items())
+    timings = ", ".join(f"{count} in {1000 * duration:.0f} ms" for count, duration in seconds.items())
     return f"{choose_threads(seconds)} (time of the same work: {timings}); waiting: {describe_waiting()}"
 
 
@@ -229,7 +232,7 @@ def _describe_precision() -> str:
         return f"{find_fastest_precision()} (reported by the GPU)"
     seconds = time_precisions()
     timings = ", ".join(
-        f"{str(dtype).removeprefix('torch.')} in {1000 * spent:.0f} ms" for dtype, spent in seconds.items()
+        f"{str(dtype).removeprefix('torch.')} in {1000 * duration:.0f} ms" for dtype, duration in seconds.items()
     )
     return f"{choose_precision(seconds)} (time of the same work: {timings})"
 

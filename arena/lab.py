@@ -62,7 +62,7 @@ class Lab:
         self.run_folder, self.experiment, self.watcher, self.examiner = run, experiment, watcher, examiner
         self.parts, self.engine = parts, parts.engine
         self.done, self.policies, self.trainers = parts.done, parts.policies, parts.policies.trainers
-        self._warned: set[tuple[str, str]] = set()
+        self._warnings: set[tuple[str, str]] = set()
         """Policies and kinds of notes that were shown."""
         self.commit_seconds = 0.0
         """Duration of the last commit, which appears in the next iteration's metrics."""
@@ -113,7 +113,7 @@ class Lab:
         """Run iteration `k` from play to commit, and return its row of metrics."""
         started, model_before = perf_counter(), self.engine.figures()["seconds"]
         records, failures, left_out = await self.play(k)
-        played, model_seconds = perf_counter(), self.engine.figures()["seconds"] - model_before
+        play_end, model_seconds = perf_counter(), self.engine.figures()["seconds"] - model_before
         credited, recalled, recalls = await self.credit(k, records)
         critic_metrics = await self.fit_critic(k, credited)
         staleness, before = await self.prepare_learning(k, credited), await self.score(credited)
@@ -129,10 +129,10 @@ class Lab:
         await self.publish()
         self.rate(k, records)
         await self.admit(k)
-        ended = perf_counter()
-        seconds = {"play": played - started, "play_model": model_seconds, "learn": ended - played}
+        learn_end = perf_counter()
+        seconds = {"play": play_end - started, "play_model": model_seconds, "learn": learn_end - play_end}
         if self.experiment.overlaps:  # play continues during the whole iteration
-            seconds |= {"play": ended - started, "waited": played - started}
+            seconds |= {"play": learn_end - started, "waited": play_end - started}
             seconds["play_model"] = self.engine.figures()["seconds"] - model_before
         row = compute_iteration_metrics(k, records, failures, credited, learned, self.parts.ratings, seconds, left_out)
         sections = self.parts.play.metrics(records) | self.parts.crediting.metrics(k)
@@ -142,7 +142,7 @@ class Lab:
         row |= {"critic": critic_metrics} if critic_metrics else {}
         row |= {"recalled": [recall._asdict() for recall in recalls]} if recalls else {}
         if panel := await self.examine(k):
-            row |= {"panel": panel, "seconds": row["seconds"] | {"panel": perf_counter() - ended}}
+            row |= {"panel": panel, "seconds": row["seconds"] | {"panel": perf_counter() - learn_end}}
         await self.commit(k, row)
         return row
 
@@ -262,8 +262,8 @@ class Lab:
     def _warn_once(self, kind: str, notes: Mapping[str, str]) -> None:
         """Show these notes, by policy, unless one of this kind was shown for the policy."""
         for name, note in notes.items():
-            if (kind, name) not in self._warned:
-                self._warned.add((kind, name))
+            if (kind, name) not in self._warnings:
+                self._warnings.add((kind, name))
                 self.watcher.note(note)
 
     async def publish(self) -> None:
@@ -272,10 +272,10 @@ class Lab:
 
     def rate(self, k: int, records: Sequence[MatchRecord]) -> None:
         """Update ratings, win rates and rollout parts from the run's own matches, not those of another run's log."""
-        played = [record for record in records if record.source != "replayed"]
-        self.parts.ratings.update(played)
-        self.parts.win_rates.update(played)
-        self.parts.play.observe(k, played)
+        played_records = [record for record in records if record.source != "replayed"]
+        self.parts.ratings.update(played_records)
+        self.parts.win_rates.update(played_records)
+        self.parts.play.observe(k, played_records)
 
     async def admit(self, k: int) -> None:
         """Add the weights after iteration `k` to the league's pool if it admits them, with the current ratings."""
@@ -303,7 +303,7 @@ class Lab:
         """Commit iteration `k`: seal its log, append its metrics, save a checkpoint if due, and notify the watcher."""
         self.watcher.phase(k, "commit")
         started = perf_counter()
-        self.parts.pool.held = self.parts.play.past_versions(k)
+        self.parts.pool.in_use = self.parts.play.past_versions(k)
         row["seconds"]["commit"] = self.commit_seconds
         self.run_folder.log.seal(k)
         self.run_folder.metrics.append(row)

@@ -147,11 +147,11 @@ def _check_iterations(run: RunFolder, experiment: Experiment) -> None:
 
 
 async def _run(
-    run: RunFolder, experiment: Experiment, watcher: Watcher, opened: Callable[[], Sequence[Change]] = lambda: ()
+    run: RunFolder, experiment: Experiment, watcher: Watcher, on_open: Callable[[], Sequence[Change]] = lambda: ()
 ) -> None:
     """Run the remaining iterations. If a trainer rank is lost, restart all processes, up to `RESTARTS` times.
 
-    `opened` is called once the run's parts are built, and returns the settings that changed, for notes. The caller
+    `on_open` is called once the run's parts are built, and returns the settings that changed, for notes. The caller
     holds the folder's lock.
     """
     keys = [server.key_variable for server in experiment.servers().values() if server.key_variable]
@@ -161,12 +161,12 @@ async def _run(
         logged, restarts, last_committed = LoggingWatcher(watcher, feed), 0, -1
         while True:
             try:
-                await _run_to_end(run, experiment, logged, opened, restarts > 0)
+                await _run_to_end(run, experiment, logged, on_open, restarts > 0)
                 break
             except RanksLost as error:
                 committed = checkpoints.newest_committed(run.path)
                 restarts = restarts + 1 if committed == last_committed else 1
-                last_committed, opened = committed, lambda: ()
+                last_committed, on_open = committed, lambda: ()
                 if restarts > RESTARTS:
                     raise
                 logged.note(f"{error}: restarting after iteration {committed} ({restarts} of {RESTARTS} restarts)")
@@ -177,7 +177,7 @@ async def _run_to_end(
     run: RunFolder,
     experiment: Experiment,
     watcher: LoggingWatcher,
-    opened: Callable[[], Sequence[Change]],
+    on_open: Callable[[], Sequence[Change]],
     is_restart: bool,
 ) -> None:
     """Run from the newest checkpoint to the end, on a cluster if the experiment has `scale`."""
@@ -185,7 +185,7 @@ async def _run_to_end(
         lab = await Lab.open(run, experiment, watcher, make_examination(run, experiment), factories)
         try:
             _LOG.info("continuing from iteration %d of %d", lab.done, experiment.iterations)
-            for change in opened():
+            for change in on_open():
                 watcher.note(f"from here on {change}")
             await lab.run()
             watcher.end()

@@ -166,7 +166,7 @@ def find_excused_replies(k: int, credited: Sequence[CreditedTrajectory]) -> dict
 
 
 def _count_selection(records: Sequence[MatchRecord], credited: Sequence[CreditedTrajectory]) -> dict[str, int]:
-    """Count deals, trajectories with credit, and what selection and replay removed or added.
+    """Count deals, credited trajectories, and removals and additions by selection and replay.
 
     `dropped` counts played trajectories without credit, including those replaced by a replayed one. `out_of_loss`
     counts turns.
@@ -221,12 +221,12 @@ def _mean_payoffs_against(records: Sequence[MatchRecord]) -> dict[str, float]:
 
 def _mean_ratings(records: Sequence[MatchRecord], ratings: Ratings) -> dict[str, float]:
     """Return the mean rating (mu) of this iteration's players by name; past versions of a policy are averaged."""
-    rated = ratings.state()
-    played = {(ratings.name(r.game, s), s.policy) for r in records for s in r.seats.values()}
+    rating_state = ratings.state()
+    played_names = {(ratings.name(r.game, s), s.policy) for r in records for s in r.seats.values()}
     by_name: dict[str, list[float]] = {}
-    for name, policy in sorted(played):
-        if name in rated:
-            by_name.setdefault(name.removesuffix(policy) + _group_past(policy), []).append(rated[name][0])
+    for name, policy in sorted(played_names):
+        if name in rating_state:
+            by_name.setdefault(name.removesuffix(policy) + _group_past(policy), []).append(rating_state[name][0])
     return {name: _mean(mus) for name, mus in sorted(by_name.items())}
 
 

@@ -59,8 +59,8 @@ def truncate_middle(text: str, max_characters: int) -> str:
     if len(text) <= max_characters:
         return text
     head = max_characters // 4
-    cut = len(text) - max_characters
-    return f"{text[:head]}\n… {cut} characters left out …\n{text[head + cut :]}"
+    surplus = len(text) - max_characters
+    return f"{text[:head]}\n… {surplus} characters left out …\n{text[head + surplus :]}"
 
 
 def require_finite(value: Real | float, field_name: str) -> float:

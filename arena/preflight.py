@@ -76,29 +76,37 @@ async def preflight(
     Raises ConfigError, RoleError, WeightsError, ChatError, EngineError or StoreError with a one-line message.
     """
     experiment = experiment if resumed else with_data_sets(_resolve_models(experiment), announce, exported)
-    played = own_files.with_own_roles(resumed, experiment, trusted) if resumed else experiment
-    tables = resolve_tables(played)
-    await check_gold(played, tables)
-    part_rewards = [name for part in played.play.parts for name in get_declaration(part).rewards]
-    check_declared(played.credit, played.learn.replay, [table.make_game() for table in tables], part_rewards)
-    _check_asking(played)
-    check_spec(played)
+    played_experiment = own_files.with_own_roles(resumed, experiment, trusted) if resumed else experiment
+    tables = resolve_tables(played_experiment)
+    await check_gold(played_experiment, tables)
+    part_rewards = [name for part in played_experiment.play.parts for name in get_declaration(part).rewards]
+    check_declared(
+        played_experiment.credit, played_experiment.learn.replay, [table.make_game() for table in tables], part_rewards
+    )
+    _check_asking(played_experiment)
+    check_spec(played_experiment)
     check_demonstrations(
-        played.learn.demonstrations, tables, [name for name, policy in played.policies.items() if policy.train]
+        played_experiment.learn.demonstrations,
+        tables,
+        [name for name, policy in played_experiment.policies.items() if policy.train],
     )
     check_log(experiment, trusted)
-    check_engine(played.engine)
+    check_engine(played_experiment.engine)
     check_installed(experiment.tracker)
-    if played.scale:
-        check_scale(played.scale, played.engine)
-    notes = [*await check_endpoints(played, announce), *check_models(played, tables, announce)]
-    check_serving(played, tables)
-    has_vision, find_policy = played.engine.capabilities.has_vision, _make_policy_finder(played)
+    if played_experiment.scale:
+        check_scale(played_experiment.scale, played_experiment.engine)
+    notes = [*await check_endpoints(played_experiment, announce), *check_models(played_experiment, tables, announce)]
+    check_serving(played_experiment, tables)
+    has_vision, find_policy = played_experiment.engine.capabilities.has_vision, _make_policy_finder(played_experiment)
     notes += _note_unseen_images(tables, find_policy, has_vision)
-    notes += [*await check_contexts(tables, find_policy, played.engine.max_context, _limit_turns(played), has_vision)]
-    notes += _note_uncorrected(played)
-    ready = experiment if resumed else _fix_source_iterations(with_fixed_panel(anchor_paths(experiment)))
-    return PreflightResult(await compute(fit_to_machine, ready), notes)
+    notes += [
+        *await check_contexts(
+            tables, find_policy, played_experiment.engine.max_context, _limit_turns(played_experiment), has_vision
+        )
+    ]
+    notes += _note_uncorrected(played_experiment)
+    prepared = experiment if resumed else _fix_source_iterations(with_fixed_panel(anchor_paths(experiment)))
+    return PreflightResult(await compute(fit_to_machine, prepared), notes)
 
 
 def fit_to_machine(experiment: Experiment) -> Experiment:
@@ -169,8 +177,8 @@ def _list_played_endpoints(experiment: Experiment) -> list[str]:
     """Return the distinct specs of the endpoints at a run's seats, in its league, and in its credit stages."""
     seated = [seat.policy for table in experiment.all_tables() for seat in table.seats.values()]
     opponents = [opponent.policy or "" for opponent in experiment.league.opponents] if experiment.league else []
-    named = dict.fromkeys([*seated, *opponents, *sorted(experiment.credit.policies)])
-    return [name for name in named if name.startswith(PREFIXES)]
+    names = dict.fromkeys([*seated, *opponents, *sorted(experiment.credit.policies)])
+    return [name for name in names if name.startswith(PREFIXES)]
 
 
 def check_log(experiment: Experiment, trusted: bool = False) -> None:
@@ -190,8 +198,10 @@ def check_log(experiment: Experiment, trusted: bool = False) -> None:
     for table in experiment.all_tables():
         logged = next((t for t in other.all_tables() if t.game == table.game), None)
         if logged is None:
-            played = " or ".join(f"{t.game.name} {t.game.options}" for t in other.all_tables())
-            raise ConfigError(f"source.log: {folder} played {played}, and never {table.game.name} {table.game.options}")
+            games_in_log = " or ".join(f"{t.game.name} {t.game.options}" for t in other.all_tables())
+            raise ConfigError(
+                f"source.log: {folder} played {games_in_log}, and never {table.game.name} {table.game.options}"
+            )
         for seat, seat_spec in table.seats.items():
             if experiment.trained(seat_spec.policy):
                 _check_seat(folder, seat, (experiment, seat_spec), (other, logged.seats[seat]))

@@ -124,5 +124,5 @@ def is_zero_sum(outcomes: Iterable[tuple[Mapping[str, float], Mapping[str, Any]]
 
     `outcomes` has (payoffs, report) of each match. Matches that were truncated or ended by an illegal act are ignored.
     """
-    paid = [payoffs.values() for payoffs, report in outcomes if report.get("ended") not in ("illegal", *CUT)]
-    return all(abs(sum(values)) < 1e-9 for values in paid) and any(any(values) for values in paid)
+    payoff_rows = [payoffs.values() for payoffs, report in outcomes if report.get("ended") not in ("illegal", *CUT)]
+    return all(abs(sum(values)) < 1e-9 for values in payoff_rows) and any(any(values) for values in payoff_rows)

@@ -80,7 +80,7 @@ class FixedLength:
     def __init__(self, lab: Lab, tokens: int) -> None:
         self.tokens, self.generate = tokens, lab.engine.generate
         self.prompts: list[tuple[int, ...]] = []
-        self.written: list[int] = []
+        self.reply_lengths: list[int] = []
         lab.engine.generate = self  # type: ignore[method-assign]
 
     async def __call__(self, requests: Sequence[Request]) -> list[Completion]:
@@ -88,13 +88,13 @@ class FixedLength:
         fixed = [replace(request, max_tokens=self.tokens, stop_ids=frozenset()) for request in requests]
         self.prompts += [request.ids for request in requests]
         completions = await self.generate(fixed)
-        self.written += [len(completion.ids) for completion in completions]
+        self.reply_lengths += [len(completion.ids) for completion in completions]
         return completions
 
     def take_lengths(self) -> dict[str, list[int]]:
         """Return the lengths of the prompts and replies since the last call, and forget them."""
-        found = {"prompts": [len(prompt) for prompt in self.prompts], "replies": self.written}
-        self.prompts, self.written = [], []
+        found = {"prompts": [len(prompt) for prompt in self.prompts], "replies": self.reply_lengths}
+        self.prompts, self.reply_lengths = [], []
         return found
 
 

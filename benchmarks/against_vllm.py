@@ -149,13 +149,13 @@ def compare_play(lab: Lab, peer: PeerProcess, rounds: int) -> dict[str, Any]:
     for k in range(1, rounds + 1):
         peer.ask(method="forget")
         watch = Stopwatch()
-        played = play_iteration(lab, k)
-        ours = watch.read() | {"seconds": played.seconds}
-        answers = [sample_by_vllm(peer, batch) for batch in played.batches]
+        record = play_iteration(lab, k)
+        ours = watch.read() | {"seconds": record.seconds}
+        answers = [sample_by_vllm(peer, batch) for batch in record.batches]
         steps["ours"].append(ours)
         steps["vllm"].append({name: sum(answer[name] for answer in answers) for name in ours})
-        tokens.append(played.tokens)
-        shapes.append([[len(batch.requests), batch.longest] for batch in played.batches])
+        tokens.append(record.tokens)
+        shapes.append([[len(batch.requests), batch.longest] for batch in record.batches])
     return {"batches [rows, longest reply]": shapes} | _summarize(tokens, steps)
 
 

@@ -55,9 +55,9 @@ def measure_agreement(lab: Lab, turns: int, greedy: int) -> dict[str, Any]:
     wait(in_process.publish("shared", 0, ModuleWeights(trainer.model)))
     theirs, ours = wait(lab.engine.generate(requests)), wait(in_process.generate(requests))
     ties = [
-        tie
+        divergence
         for request, *pair in zip(requests, theirs, ours, strict=True)
-        if (tie := measure_divergence(lab, request, *pair)) is not None
+        if (divergence := measure_divergence(lab, request, *pair)) is not None
     ]
     return {
         "turns": count,

@@ -55,9 +55,9 @@ def enumerate_chosen_stop(logits: Floats) -> list[Outcome]:
     found, so_far = [], 1.0
     for k in range(3):
         go = _sigmoid(logits[k])
-        costs, walked = (-0.1,) * k, [_make_log_gradient(j, 1.0 - _sigmoid(logits[j])) for j in range(k)]
+        costs, log_gradients = (-0.1,) * k, [_make_log_gradient(j, 1.0 - _sigmoid(logits[j])) for j in range(k)]
         found.append(
-            _make_outcome(so_far * (1 - go), (*costs, (0.3, 1.0, 0.2)[k]), [*walked, _make_log_gradient(k, -go)])
+            _make_outcome(so_far * (1 - go), (*costs, (0.3, 1.0, 0.2)[k]), [*log_gradients, _make_log_gradient(k, -go)])
         )
         so_far *= go
     ends = [_make_log_gradient(j, 1.0 - _sigmoid(logits[j])) for j in range(3)]
@@ -230,9 +230,10 @@ def make_critic(outcomes: list[Outcome], exact: bool) -> dict[str, Callable[[Out
     """Return a critic: functions of a trajectory that return its states' and its acts' values, 0 unless `exact`."""
 
     def compute_return(k: int, act: bool | None) -> float:
-        reached = [o for o in outcomes if len(o.rewards) > k and act in (None, o.acts[k])]
+        outcomes_at_turn = [o for o in outcomes if len(o.rewards) > k and act in (None, o.acts[k])]
         return (
-            sum(o.probability * sum(o.rewards[k:]) for o in reached) / sum(o.probability for o in reached)
+            sum(o.probability * sum(o.rewards[k:]) for o in outcomes_at_turn)
+            / sum(o.probability for o in outcomes_at_turn)
             if exact
             else 0.0
         )

@@ -252,8 +252,10 @@ def main() -> None:
     head |= {"threads": torch.get_num_threads(), "load_at_start": os.getloadavg()}
     result = head | (measure_cost() if what == "cost" else measure_packing()) | {"load_at_end": os.getloadavg()}
     write_result(f"credit-{what}", result)
-    shown = ("share_of_learning", "met") if what == "cost" else ("by_turns", "growth_of_tokens", "growth_of_seconds")
-    json.dump({name: result[name] for name in shown}, sys.stdout, indent=1)
+    figures_shown = (
+        ("share_of_learning", "met") if what == "cost" else ("by_turns", "growth_of_tokens", "growth_of_seconds")
+    )
+    json.dump({name: result[name] for name in figures_shown}, sys.stdout, indent=1)
 
 
 if __name__ == "__main__":

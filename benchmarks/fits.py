@@ -260,10 +260,10 @@ def main() -> None:
     from arena.doctor import describe_environment
 
     with TemporaryDirectory() as folder:
-        chosen = [work for work in WORK if not options.quick or work.model == "nano"]
-        if any(work.model == RANDOM for work in chosen):
+        workloads = [work for work in WORK if not options.quick or work.model == "nano"]
+        if any(work.model == RANDOM for work in workloads):
             run_script("fits.py", "--work", json.dumps(asdict(Work("make", RANDOM, "bf16", 0, 0))), "--folder", folder)
-        rows = [row for w in chosen for row in compare(w, folder if w.model == RANDOM else w.model)]
+        rows = [row for w in workloads for row in compare(w, folder if w.model == RANDOM else w.model)]
     result: dict[str, Any] = {"command": format_command()}
     result |= {
         "machine": describe_environment(),

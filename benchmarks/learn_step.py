@@ -167,9 +167,9 @@ def measure_block() -> Iterator[dict[str, float]]:
     figures: dict[str, float] = {}
     usage, wall = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
     yield figures
-    wall, now = time.perf_counter() - wall, resource.getrusage(resource.RUSAGE_SELF)
-    cpu = now.ru_utime + now.ru_stime - usage.ru_utime - usage.ru_stime
-    faults, peak = now.ru_minflt - usage.ru_minflt, now.ru_maxrss * 1024 / 1e9
+    wall, usage_after = time.perf_counter() - wall, resource.getrusage(resource.RUSAGE_SELF)
+    cpu = usage_after.ru_utime + usage_after.ru_stime - usage.ru_utime - usage.ru_stime
+    faults, peak = usage_after.ru_minflt - usage.ru_minflt, usage_after.ru_maxrss * 1024 / 1e9
     figures |= {"seconds": wall, "cpu": cpu, "page_faults": faults, "peak_gb": peak}
 
 
@@ -181,12 +181,12 @@ class ArmProcess:
 
     def __init__(self, arm: str, checkout: Path | None = None) -> None:
         root = checkout or HERE.parent
-        here = find_benchmarks(root)  # an older checkout runs its own script
-        path = os.pathsep.join([str(root), str(here)])
+        own_folder = find_benchmarks(root)  # an older checkout runs its own script
+        path = os.pathsep.join([str(root), str(own_folder)])
         plain = {name: value for name, value in os.environ.items() if name not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
         settings = {**plain, "PYTHONPATH": path, "OMP_NUM_THREADS": "2"}
         self.process = subprocess.Popen(
-            [sys.executable, str(here / "learn_step.py"), "--serve", arm], cwd=root, env=settings,
+            [sys.executable, str(own_folder / "learn_step.py"), "--serve", arm], cwd=root, env=settings,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         )  # fmt: skip
         self._answer()

@@ -124,14 +124,14 @@ def make_matches(k: int, turns: int) -> list[MatchRecord]:
 
 def make_match(rng: np.random.Generator, k: int, number: int, length: int) -> MatchRecord:
     """Return a negotiation of `length` turns: talk, offers, some private thoughts, and a token stream per seat."""
-    streams, heard, turns = {seat: Stream() for seat in SEATS}, "Your turn.", []
+    streams, message_text, turns = {seat: Stream() for seat in SEATS}, "Your turn.", []
     for stream in streams.values():
         stream.observe(rng.integers(5, 49_000, 60).tolist())
     for index in range(length):
         seat = SEATS[index % 2]
         talk, act = draw_words(rng, 12), f"OFFER {rng.integers(3)} {rng.integers(3)} {rng.integers(3)}"
         thought = draw_words(rng, 10) if rng.random() < 0.3 else ""
-        messages = (Message.of("referee", "Your turn."), Message.of(SEATS[index % 2 - 1], heard))
+        messages = (Message.of("referee", "Your turn."), Message.of(SEATS[index % 2 - 1], message_text))
         size = int(rng.integers(12, 36))
         streams[seat].observe(rng.integers(5, 49_000, 16).tolist())
         streams[seat].append_sampled(rng.integers(5, 49_000, size).tolist(), rng.normal(-1, 0.3, size).tolist(), index)
@@ -145,7 +145,7 @@ def make_match(rng: np.random.Generator, k: int, number: int, length: int) -> Ma
                 seconds=seconds,
             )
         )  # fmt: skip
-        heard = talk
+        message_text = talk
     failed, gain = number % 100 == 99, float(rng.integers(11))
     return MatchRecord(
         identity=MatchId(k, number),

@@ -231,11 +231,11 @@ def measure_growth(game: str, sizes: list[int]) -> list[dict[str, float]]:
     """Return the memory per match in flight, and the time per match from a separate run, for each number of matches."""
     rows = []
     for size in sizes:
-        timed = asyncio.run(_measure_in_flight(game, size))
+        timing = asyncio.run(_measure_in_flight(game, size))
         tracemalloc.start()
         traced = asyncio.run(_measure_in_flight(game, size))
         tracemalloc.stop()
-        rows.append({**timed, "kib_per_match": traced["kib_per_match"]})
+        rows.append({**timing, "kib_per_match": traced["kib_per_match"]})
     return rows
 
 

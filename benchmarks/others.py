@@ -51,17 +51,17 @@ def play_episode(game: TextGame, name: str, seed: int, max_acts: int | None = No
 
 def read_cpu_by_process() -> dict[int, float]:
     """Return the CPU seconds of this process and its living descendants by id. Each includes its ended children."""
-    tick, parents, used = os.sysconf("SC_CLK_TCK"), dict[int, int](), dict[int, float]()
+    tick, parents, seconds = os.sysconf("SC_CLK_TCK"), dict[int, int](), dict[int, float]()
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             fields = stat.read_text().rpartition(")")[2].split()
             parents[int(stat.parent.name)] = int(fields[1])
-            used[int(stat.parent.name)] = sum(map(int, fields[11:15])) / tick
+            seconds[int(stat.parent.name)] = sum(map(int, fields[11:15])) / tick
     family, size = {os.getpid()}, 0
     while len(family) > size:
         size = len(family)
         family |= {child for child, parent in parents.items() if parent in family}
-    return {each: used[each] for each in family}
+    return {each: seconds[each] for each in family}
 
 
 def read_cpu() -> float:

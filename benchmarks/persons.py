@@ -55,10 +55,10 @@ def open_arm(stack: ExitStack, name: str, lessons: int) -> Lab:
 
 def measure_rate(lab: Lab, iteration: int) -> tuple[float, float]:
     """Play an iteration and return the models' turns per second and per match."""
-    seconds, played = time_call(lambda: wait(lab.play(iteration)))
+    seconds, records = time_call(lambda: wait(lab.play(iteration)))
     models = {seat for seat, entry in (lab.experiment.seats or {}).items() if entry.policy in lab.experiment.policies}
-    turns = sum(turn.seat in models for record in played.records for turn in record.turns)
-    return turns / seconds, turns / len(played.records)
+    turns = sum(turn.seat in models for record in records.records for turn in record.turns)
+    return turns / seconds, turns / len(records.records)
 
 
 def main() -> None:

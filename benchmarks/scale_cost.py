@@ -75,8 +75,8 @@ def _read_usage(out: str, cpu_seconds: dict[int, float]) -> int:
     for process in psutil.process_iter():
         try:
             if process.environ().get(MARK) == out:
-                used = process.cpu_times()
-                cpu_seconds[process.pid] = used.user + used.system
+                cpu_times = process.cpu_times()
+                cpu_seconds[process.pid] = cpu_times.user + cpu_times.system
                 memory += process.memory_full_info().pss
         except psutil.Error:
             continue

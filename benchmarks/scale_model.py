@@ -115,11 +115,11 @@ class Engine:
 
     def _advance(self) -> None:
         """Add the work since the last change."""
-        took = self.env.now - self._since
+        seconds = self.env.now - self._since
         if self._rows and not self._paused:
-            self._work += took / self._step_seconds()
-            self.busy += took
-            self.row_seconds += took * len(self._rows)
+            self._work += seconds / self._step_seconds()
+            self.busy += seconds
+            self.row_seconds += seconds * len(self._rows)
         self._since = self.env.now
 
     def _schedule(self) -> None:
@@ -169,7 +169,7 @@ class Simulation:
 
     def __init__(self, world: World, played: Sequence[Sequence[list[Turn]]] | None = None) -> None:
         """Prepare a simulation of `world`. `played` are matches by iteration to use instead of drawn ones."""
-        self.world, self.env, self._played = world, simpy.Environment(), played
+        self.world, self.env, self._recorded = world, simpy.Environment(), played
         self.engines = [Engine(self.env, world) for _ in range(world.engines)]
         self._driver = simpy.Resource(self.env)
         self._room = simpy.PriorityResource(self.env, world.in_flight)
@@ -187,7 +187,7 @@ class Simulation:
         return self.rows
 
     def _count_matches(self, k: int) -> int:
-        return len(self._played[k - 1]) if self._played else self.world.matches
+        return len(self._recorded[k - 1]) if self._recorded else self.world.matches
 
     def _make_round(self, k: int) -> Round:
         share = self.world.enough if k < self.world.iterations else 1.0
@@ -199,7 +199,7 @@ class Simulation:
         if earlier >= 1:
             yield self._rounds[earlier].handed if self.world.ahead else self._rounds[earlier].learned
         for n in range(self._count_matches(k)):
-            turns = self._played[k - 1][n] if self._played else self.world.draw_match(k, n)
+            turns = self._recorded[k - 1][n] if self._recorded else self.world.draw_match(k, n)
             self.env.process(self._play_match(k, turns))
 
     def _play_match(self, k: int, turns: list[Turn]) -> Events:
@@ -251,17 +251,17 @@ class Simulation:
 def compute_figures(world: World) -> dict[str, float]:
     """Return rates and shares of a simulated run, without its first and last two iterations."""
     rows = Simulation(world).run()[1:-2]
-    first, last, counted = rows[0], rows[-1], rows[1:]
-    span, count = last["end"] - first["end"], len(counted)
+    first, last, counted_rows = rows[0], rows[-1], rows[1:]
+    span, count = last["end"] - first["end"], len(counted_rows)
     gains = {name: last[name] - first[name] for name in ("busy", "row_seconds", "driver", "learning", "shipping")}
     return {
         "seconds_an_iteration": span / count,
-        "tokens_a_second": sum(row["tokens"] for row in counted) / span,
+        "tokens_a_second": sum(row["tokens"] for row in counted_rows) / span,
         "engines_idle": 1 - gains["busy"] / span / world.engines,
         "rows_an_engine": gains["row_seconds"] / span / world.engines,
         "ranks_idle": 1 - gains["learning"] / span,
         "driver_busy": gains["driver"] / span,
         "shipping": gains["shipping"] / span,
-        "staleness": float(np.mean([row["staleness"] for row in counted])),
-        "stalest": max(row["stalest"] for row in counted),
+        "staleness": float(np.mean([row["staleness"] for row in counted_rows])),
+        "stalest": max(row["stalest"] for row in counted_rows),
     }

@@ -74,8 +74,8 @@ def play_turns(frame: ChatFrame, history: str, turns: int, seed: int) -> list[St
 
     async def play() -> None:
         for turn in range(turns):
-            shown = Message.of("b", draw_text(rng, OBSERVED))
-            await player.act(View("a", turn, (shown,), "", {}, {}, None))
+            message = Message.of("b", draw_text(rng, OBSERVED))
+            await player.act(View("a", turn, (message,), "", {}, {}, None))
 
     asyncio.run(play())
     return player.streams
@@ -84,9 +84,9 @@ def play_turns(frame: ChatFrame, history: str, turns: int, seed: int) -> list[St
 def extend_stream(stream: Stream, rng: np.random.Generator, first: int, count: int, choices: int = WORDS) -> None:
     """Append `count` turns of 24 shown and 16 sampled tokens. With fewer `choices`, streams agree more often."""
     for turn in range(first, first + count):
-        written = np.random.default_rng(int(rng.integers(choices)) + 1000 * turn).integers(WORDS, size=16).tolist()
-        stream.observe(np.random.default_rng([turn, written[0]]).integers(WORDS, size=24).tolist())
-        stream.append_sampled(written, [-1.0] * 16, turn)
+        token_ids = np.random.default_rng(int(rng.integers(choices)) + 1000 * turn).integers(WORDS, size=16).tolist()
+        stream.observe(np.random.default_rng([turn, token_ids[0]]).integers(WORDS, size=24).tolist())
+        stream.append_sampled(token_ids, [-1.0] * 16, turn)
 
 
 def make_groups() -> list[Stream]:

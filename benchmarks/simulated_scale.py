@@ -113,9 +113,9 @@ def run_real(settings: list[str], alone: bool = True) -> dict[str, Any]:
     """
     with TemporaryDirectory() as folder:
         out = Path(folder) / "run"
-        chosen = [part for setting in (*SHORT, *settings) for part in ("--set", setting)]
+        overrides = [part for setting in (*SHORT, *settings) for part in ("--set", setting)]
         program = ["-c", BY_CPU] if alone else ["-m", "arena"]
-        command = [sys.executable, "-P", *program, "run", "selfplay", "--recipe", "negotiation-nano", *chosen]
+        command = [sys.executable, "-P", *program, "run", "selfplay", "--recipe", "negotiation-nano", *overrides]
         environ = {**os.environ, "OMP_NUM_THREADS": "1"}
         subprocess.run([*command, "--out", str(out)], env=environ, check=True, capture_output=True)
         reader = RunReader(out)
@@ -141,10 +141,10 @@ def parse_matches(run: dict[str, Any]) -> list[list[list[Turn]]]:
 
 def make_world(run: dict[str, Any], step: tuple[float, float], driver: float) -> tuple[World, list[list[list[Turn]]]]:
     """Return the model of a real run with these times, and the run's matches."""
-    played, chosen = parse_matches(run), dict(each.split("=") for each in run["settings"])
-    engines, in_flight = int(chosen.get("scale.engines", 1)), int(chosen["play.in_flight"])
-    world = World(engines, 1, 0, in_flight, step, rows=10**6, driver=driver, learn=math.inf, iterations=len(played))
-    return world, played
+    matches, settings = parse_matches(run), dict(each.split("=") for each in run["settings"])
+    engines, in_flight = int(settings.get("scale.engines", 1)), int(settings["play.in_flight"])
+    world = World(engines, 1, 0, in_flight, step, rows=10**6, driver=driver, learn=math.inf, iterations=len(matches))
+    return world, matches
 
 
 def simulate_play(run: dict[str, Any], step: tuple[float, float], driver: float) -> float:

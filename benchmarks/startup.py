@@ -40,11 +40,11 @@ def measure_command(words: str) -> Spent:
     """
     start = time.perf_counter()
     process = _start(words)
-    _, status, used = os.wait4(process.pid, 0)
+    _, status, usage = os.wait4(process.pid, 0)
     wall = time.perf_counter() - start
     if status:
         raise SystemExit(f"arena {words} failed")
-    return {"wall": wall, "cpu": used.ru_utime + used.ru_stime}
+    return {"wall": wall, "cpu": usage.ru_utime + usage.ru_stime}
 
 
 def measure_first_match(words: str) -> Spent:
@@ -63,8 +63,8 @@ def measure_first_match(words: str) -> Spent:
             wall = _wait_until(lambda: log.exists() and log.stat().st_size > 0, process) - start
         finally:
             process.kill()
-            used = os.wait4(process.pid, 0)[2]
-    return {"checked": checked, "wall": wall, "cpu": used.ru_utime + used.ru_stime}
+            usage = os.wait4(process.pid, 0)[2]
+    return {"checked": checked, "wall": wall, "cpu": usage.ru_utime + usage.ru_stime}
 
 
 def _start(words: str) -> "subprocess.Popen[bytes]":

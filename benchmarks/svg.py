@@ -58,14 +58,14 @@ def spread(positions: Sequence[float], gap: float, low: float, high: float) -> l
     [10, 15, 30]
     """
     order = sorted(range(len(positions)), key=lambda k: positions[k])
-    moved = [float(position) for position in positions]
+    placed = [float(position) for position in positions]
     for before, after in pairwise(order):
-        moved[after] = max(moved[after], moved[before] + gap)
+        placed[after] = max(placed[after], placed[before] + gap)
     limit = high
     for k in reversed(order):
-        moved[k] = min(moved[k], limit)
-        limit = moved[k] - gap
+        placed[k] = min(placed[k], limit)
+        limit = placed[k] - gap
     return [
         int(position) if position == int(position) else position
-        for position in (max(low, position) for position in moved)
+        for position in (max(low, position) for position in placed)
     ]

@@ -180,12 +180,12 @@ def measure_held(world: str, in_flight: int) -> dict[str, Any]:
     found = {"before": read_usage()}
     count = 0
 
-    def call_when_all_began(then: Callable[[], None]) -> Callable[[], None]:
+    def call_when_all_began(callback: Callable[[], None]) -> Callable[[], None]:
         def count_begun() -> None:
             nonlocal count
             count += 1
             if count == in_flight:  # the last one begins while all others wait for their first turn
-                then()
+                callback()
 
         return count_begun
 

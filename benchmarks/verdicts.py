@@ -55,8 +55,8 @@ def make_study(truth: str, rng: np.random.Generator) -> Results:
         chance = np.clip(share + by_seed + rng.normal(0.0, BY_RUN, SEEDS), 0.0, 1.0)
         if truth == "full" and arm != "zero":
             chance = np.full(SEEDS, 0.995)
-        drawn = rng.binomial(MATCHES, chance[:, None], (SEEDS, ITERATIONS)) / MATCHES
-        curves[arm] = {seed: drawn[seed].tolist() for seed in range(SEEDS)}
+        win_rates = rng.binomial(MATCHES, chance[:, None], (SEEDS, ITERATIONS)) / MATCHES
+        curves[arm] = {seed: win_rates[seed].tolist() for seed in range(SEEDS)}
     gauge = 0.0 if truth == "idle" else 0.1
     gauges: dict[str, dict[str, dict[int, float | None]]] = {
         "gauge": {arm: {seed: gauge if arm == "own" else 0.0 for seed in range(SEEDS)} for arm in curves}
@@ -89,9 +89,9 @@ def simulate_studies(families: int, seed: int = 0) -> Iterator[dict[str, Any]]:
         rows: list[dict[str, Any]] = [{"family": number, "truth": truth} for truth in truths]
         for row, study in zip(rows, studies, strict=True):
             row["five, then ten"] = judge_by_extension(study)
-        judged = correct_family(studies)
-        q_values = benjamini_hochberg([judgement.decision.p for judgement in judged])
-        for row, judgement, q in zip(rows, judged, q_values, strict=True):
+        corrected = correct_family(studies)
+        q_values = benjamini_hochberg([judgement.decision.p for judgement in corrected])
+        for row, judgement, q in zip(rows, corrected, q_values, strict=True):
             alone = judgement.results.verdict.verdict
             decided = alone in ("holds", "contradicted")
             row["alone"], row["Holm"] = alone, judgement.verdict
@@ -104,15 +104,15 @@ def compute_rates(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     found = {}
     for name in (key for key in rows[0] if key not in ("family", "truth")):
         words = {truth: [row[name] for row in rows if row["truth"] == truth] for truth in FAMILY}
-        wrong = [row for row in rows if row["truth"] != "effect" and row[name] in ("holds", "contradicted")]
-        wrong += [row for row in rows if row["truth"] == "effect" and row[name] == "contradicted"]
+        errors = [row for row in rows if row["truth"] != "effect" and row[name] in ("holds", "contradicted")]
+        errors += [row for row in rows if row["truth"] == "effect" and row[name] == "contradicted"]
         right, families = words["effect"].count("holds"), len({row["family"] for row in rows})
         nulls = sum(word in ("holds", "contradicted") for word in words["null"])
-        decided = right + len(wrong)
+        decided = right + len(errors)
         found[name] = {
             "null": rate_ci(nulls, len(words["null"])),
-            "family": rate_ci(len({row["family"] for row in wrong}), families),
-            "false": len(wrong) / decided if decided else 0.0,
+            "family": rate_ci(len({row["family"] for row in errors}), families),
+            "false": len(errors) / decided if decided else 0.0,
             "power": rate_ci(right, len(words["effect"])),
             "idle": words["idle"].count("did not act") / len(words["idle"]),
             "full": words["full"].count("world cannot tell") / len(words["full"]),

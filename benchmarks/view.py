@@ -179,8 +179,8 @@ def measure_follow(server: Server, run: Path, seconds: float = 20.0) -> dict[str
             changes = print_now
             server.ask("runs/run/matches")
     folder.log.close()
-    now = process.cpu_times()
-    return {"matches": added, "share": round((now.user + now.system - cpu.user - cpu.system) / seconds, 4)}
+    cpu_times = process.cpu_times()
+    return {"matches": added, "share": round((cpu_times.user + cpu_times.system - cpu.user - cpu.system) / seconds, 4)}
 
 
 def main() -> None:

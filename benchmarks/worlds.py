@@ -102,8 +102,8 @@ def measure_contender(worlds: list[World], contender: str, figure: str, matches:
         seats = make_game(world.game).possible_agents
         lineup = {seat: ScriptedContender(world.others.get(seat, contender)) for seat in seats}
         require_playable([ScriptedContender(contender)], world.game)
-        played, _ = asyncio.run(play_lineups([lineup], world.game, matches // len(worlds), SEED))
-        finished = [match for match in played[0] if match]
+        outcomes, _ = asyncio.run(play_lineups([lineup], world.game, matches // len(worlds), SEED))
+        finished = [match for match in outcomes[0] if match]
         values += [value for match in finished if (value := compute_value(match, figure, world)) is not None]
         turns += [fmean(match.acts[seat] for seat in world.own) for match in finished]
     return ({"mean": mean_ci(values)._asdict()} if values else {}) | {"turns": fmean(turns)}

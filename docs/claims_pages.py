@@ -173,9 +173,9 @@ def describe_turns(world: World) -> str:
     return "–".join(sorted(turns, key=float)) or "–"
 
 
-def find_unrun_studies(stored: Iterable[str]) -> list[str]:
+def find_unrun_studies(names_with_results: Iterable[str]) -> list[str]:
     """Return the recipes with a study that has no stored result."""
-    without = sorted({*recipe_names()} - {*stored})
+    without = sorted({*recipe_names()} - {*names_with_results})
     return [name for name in without if compose_recipe([recipe_layer(name)]).study]
 
 
@@ -223,11 +223,11 @@ def describe_counts(rows: Sequence[Row]) -> str:
         "compare a mechanism with a baseline": [row for row in rows if row.results.spec.baselines],
         "state that something is learned": split_by_kind(rows)["learning"],
     }
-    counted = [
+    sentences = [
         f"{len(part)} claims {kind}: {count_verdicts(row.verdict for row in part)}." for kind, part in kinds.items()
     ]
     alone = count_verdicts(row.results.verdict.verdict for row in rows)
-    return f"**{' '.join(counted)}** Without the correction, all claims: {alone}."
+    return f"**{' '.join(sentences)}** Without the correction, all claims: {alone}."
 
 
 LOOKS_UNKNOWN = {"negotiation", "negotiation-long"}
@@ -258,11 +258,11 @@ def describe_repeats(runs: Mapping[str, Mapping[str, Any]]) -> str:
 
 def describe_hours(minutes: Iterable[float]) -> str:
     """Describe the hours of all studies, and of those that take at most `MAX_MINUTES`."""
-    took = list(minutes)
-    short = [value for value in took if value <= MAX_MINUTES]
+    all_minutes = list(minutes)
+    short = [value for value in all_minutes if value <= MAX_MINUTES]
     return (
-        f"{sum(took) / 60:.1f} hours on two cores, including {sum(short) / 60:.1f} hours for the {len(short)} studies "
-        f"that take at most {MAX_MINUTES} minutes each"
+        f"{sum(all_minutes) / 60:.1f} hours on two cores, including {sum(short) / 60:.1f} hours for the {len(short)} "
+        f"studies that take at most {MAX_MINUTES} minutes each"
     )
 
 
@@ -280,13 +280,13 @@ def has_changed_rule(study: Results) -> bool:
 
     A rule without stated seeds equals one that states the seeds of the stored runs, if none of them served tuning.
     """
-    stated = compose_recipe([recipe_layer(study.name)]).study
-    if stated is None:
+    current_rule = compose_recipe([recipe_layer(study.name)]).study
+    if current_rule is None:
         return True
-    own, judged = study.spec, range(study.spec.first_seed, study.spec.first_seed + study.seeds)
-    if own.seeds is None and not {*stated.tuned_on, *own.tuned_on} & {*judged}:
-        own = own.model_copy(update={"seeds": study.seeds, "tuned_on": stated.tuned_on})
-    return stated.rule != own.rule
+    own, seeds = study.spec, range(study.spec.first_seed, study.spec.first_seed + study.seeds)
+    if own.seeds is None and not {*current_rule.tuned_on, *own.tuned_on} & {*seeds}:
+        own = own.model_copy(update={"seeds": study.seeds, "tuned_on": current_rule.tuned_on})
+    return current_rule.rule != own.rule
 
 
 def shorten_citations(papers: Iterable[str]) -> dict[str, str]:

@@ -92,10 +92,14 @@ def draw_arrows(rows: list[list[Box]]) -> str:
         svg += draw_line(
             (turn, down), (turn, down + between), (start.x + half, down + between), (start.x + half, start.y)
         )
-    last, again = rows[-1][-1], rows[1][0]
-    below, margin, entry = last.y + HEIGHT + between, LEFT - 60, again.y + middle
+    last, first = rows[-1][-1], rows[1][0]
+    below, margin, entry = last.y + HEIGHT + between, LEFT - 60, first.y + middle
     svg += draw_line(
-        (last.x + half, last.y + HEIGHT), (last.x + half, below), (margin, below), (margin, entry), (again.x, entry)
+        (last.x + half, last.y + HEIGHT),
+        (last.x + half, below),
+        (margin, below),
+        (margin, entry),
+        (first.x, entry),
     )
     return svg + f'<text x="{last.x - 8}" y="{below - 6}" class="note">next iteration</text>\n'
 

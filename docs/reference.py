@@ -96,9 +96,11 @@ def describe_experiment() -> str:
     for name, model in models.items():
         blocks += [f"## {name}\n", model.get("description", "") + "\n"]
         rows = []
-        for field, said in model["properties"].items():
-            default = "required" if field in model.get("required", ()) else format_default(said.get("default", ""))
-            rows.append((format_code(field), format_type(said), default, said.get("description", "")))
+        for field, field_schema in model["properties"].items():
+            default = (
+                "required" if field in model.get("required", ()) else format_default(field_schema.get("default", ""))
+            )
+            rows.append((format_code(field), format_type(field_schema), default, field_schema.get("description", "")))
         blocks.append(format_table(("key", "type", "default", "description"), rows))
     return "\n".join(blocks)
 
@@ -113,28 +115,28 @@ def format_default(value: Any) -> str:
     return format_code(value) if isinstance(value, dict | str) else format_code(json.dumps(value))
 
 
-def format_type(said: Mapping[str, Any]) -> str:
+def format_type(schema: Mapping[str, Any]) -> str:
     """Format the type of a JSON schema, with links to models on the same page."""
     from arena.config.kinds import KINDS
     from arena.parts.part_config import PLACE
 
-    if PLACE in said:
-        kind = said[PLACE]
+    if PLACE in schema:
+        kind = schema[PLACE]
         return f"[{kind}](parts.md#{KINDS[kind].plural if kind in KINDS else kind})"
-    if "$ref" in said:
-        name = said["$ref"].rpartition("/")[2]
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
         return f"[{name}](#{name.lower()})"
-    if "anyOf" in said:
-        return " or ".join(dict.fromkeys(map(format_type, said["anyOf"])))
-    if "enum" in said or "const" in said:
-        return ", ".join(map(format_code, said.get("enum", [said.get("const")])))
-    kind = said.get("type", "any")
+    if "anyOf" in schema:
+        return " or ".join(dict.fromkeys(map(format_type, schema["anyOf"])))
+    if "enum" in schema or "const" in schema:
+        return ", ".join(map(format_code, schema.get("enum", [schema.get("const")])))
+    kind = schema.get("type", "any")
     if kind == "array":
-        return f"list of {format_type(said.get('items', {}))}"
-    if kind == "object" and isinstance(said.get("additionalProperties"), dict):
-        return f"{format_type(said['additionalProperties'])} by name"
+        return f"list of {format_type(schema.get('items', {}))}"
+    if kind == "object" and isinstance(schema.get("additionalProperties"), dict):
+        return f"{format_type(schema['additionalProperties'])} by name"
     limits = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
-    bounds = [f"{sign} {said[key]:g}" for key, sign in limits.items() if key in said]
+    bounds = [f"{sign} {schema[key]:g}" for key, sign in limits.items() if key in schema]
     return " ".join([kind, *bounds])
 
 
@@ -147,8 +149,8 @@ def describe_parts() -> str:
     for kind in KINDS.values():
         blocks.append(f"## {kind.plural.capitalize()}\n")
         for row in describe_parts(kind):
-            said = inspect.getdoc(kind.table[row[kind.name]]) or ""
-            blocks += [f"### {row[kind.name]}\n", f"Settings: {row['settings']}\n", said + "\n"]
+            docstring = inspect.getdoc(kind.table[row[kind.name]]) or ""
+            blocks += [f"### {row[kind.name]}\n", f"Settings: {row['settings']}\n", docstring + "\n"]
     return "\n".join(blocks)
 
 
@@ -158,8 +160,10 @@ def describe_games() -> str:
     from arena.cli.show_game import describe
     from games.base import TextGame
 
-    said = "From `arena show game NAME`. All games have the [shared options](../games.md#options-that-all-games-share)."
-    blocks = ["# Games and their options\n", said + "\n"]
+    introduction = (
+        "From `arena show game NAME`. All games have the [shared options](../games.md#options-that-all-games-share)."
+    )
+    blocks = ["# Games and their options\n", introduction + "\n"]
     for name in sorted(ours.GAMES):
         info = describe(name)
         shared = set(inspect.signature(TextGame.__init__).parameters)
@@ -168,7 +172,7 @@ def describe_games() -> str:
             for o, (kind, default) in info["options"].items()
             if o not in shared
         ]
-        theory = ", ".join(f"{what} {value:g}" for what, value in info["theory"].items()) or "none stated"
+        theory = ", ".join(f"{label} {value:g}" for label, value in info["theory"].items()) or "none stated"
         blocks += [f"## {name}\n", info["description"] + "\n", "> " + info["rules"].replace("\n", "\n> ") + "\n"]
         blocks += [format_table(("option", "type", "default"), options)] if options else []
         blocks += [f"Seats: {', '.join(info['seats'])}. Theory: {theory}. Played by: {', '.join(info['players'])}.\n"]
@@ -208,8 +212,8 @@ def describe_python() -> str:
             blocks += [f"### {module.__name__}.{name}\n", f"```text\n{name}{format_signature(thing)}\n```\n"]
             blocks.append(format_docstring(inspect.getdoc(thing)) + "\n")
             rows = [
-                (format_code(f"{inner}{format_signature(value)}"), format_docstring(said))
-                for inner, value, said in list_members(thing)
+                (format_code(f"{inner}{format_signature(value)}"), format_docstring(docstring))
+                for inner, value, docstring in list_members(thing)
             ]
             blocks += [format_table(("in it", "what it is"), rows)] if rows else []
     return "\n".join(blocks)
@@ -231,8 +235,8 @@ def list_members(thing: Any) -> Iterator[tuple[str, Any, str]]:
     """Yield a class's documented members as (name, value or None, first paragraph of the docstring)."""
     if not inspect.isclass(thing):
         return
-    for name, said in list_attributes(thing):
-        yield name, None, said
+    for name, docstring in list_attributes(thing):
+        yield name, None, docstring
     for name, value in vars(thing).items():
         if name.startswith("_") or not (callable(value) or isinstance(value, property | cached_property)):
             continue
@@ -256,13 +260,13 @@ def list_attributes(thing: Any) -> Iterator[tuple[str, str]]:
 def format_signature(thing: Any) -> str:
     """Format the parameters of a function or class without types; "" if they are unknown."""
     try:
-        found = inspect.signature(thing) if callable(thing) else None
+        signature = inspect.signature(thing) if callable(thing) else None
     except (TypeError, ValueError):
         return ""
-    if found is None or issubclass(thing if inspect.isclass(thing) else object, BaseException):
+    if signature is None or issubclass(thing if inspect.isclass(thing) else object, BaseException):
         return ""
-    bare = [p.replace(annotation=p.empty) for name, p in found.parameters.items() if name != "self"]
-    return str(found.replace(parameters=bare, return_annotation=found.empty))
+    bare = [p.replace(annotation=p.empty) for name, p in signature.parameters.items() if name != "self"]
+    return str(signature.replace(parameters=bare, return_annotation=signature.empty))
 
 
 def format_docstring(text: str | None) -> str:
@@ -281,7 +285,7 @@ def describe_tree() -> str:
     ]
     for folder in (init.parent for room in ROOMS for init in sorted((ROOT / room).rglob("__init__.py"))):
         modules = [file for file in sorted(folder.glob("*.py")) if file.name != "__init__.py"]
-        rows = [(format_code(file.name), said) for file in modules if (said := read_first_line(file))]
+        rows = [(format_code(file.name), first_line) for file in modules if (first_line := read_first_line(file))]
         path = folder.relative_to(ROOT).as_posix()
         blocks += [f"{'###' if '/' in path else '##'} {path}\n", read_first_line(folder / "__init__.py") + "\n"]
         blocks += [format_table(("file", "what it is"), rows)] if rows else []

@@ -29,9 +29,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path)
     parser.add_argument("--view", action="store_true", help="screenshots of the viewer, with a folder of runs")
-    chosen = parser.parse_args()
+    options = parser.parse_args()
     with open_chromium() as browser:
-        take_view(browser, chosen.run) if chosen.view else take_report(browser, chosen.run)
+        take_view(browser, options.run) if options.view else take_report(browser, options.run)
 
 
 def take_report(browser: Any, run: Path) -> None:
@@ -71,8 +71,8 @@ def save(picture: bytes, name: str) -> None:
     """Write a picture with 96 colours, less than 100 kB, beside this script."""
     from PIL import Image
 
-    taken = Image.open(io.BytesIO(picture)).convert("RGB")
-    few = taken.quantize(96, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    picture_image = Image.open(io.BytesIO(picture)).convert("RGB")
+    few = picture_image.quantize(96, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
     few.save(Path(__file__).with_name(name), optimize=True)
 
 

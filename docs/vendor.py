@@ -36,13 +36,13 @@ PACKAGES = {
 def main() -> None:
     """Download the packages, check their hashes, and write their files and licences."""
     licences = []
-    for package, (integrity, wanted) in PACKAGES.items():
+    for package, (integrity, files) in PACKAGES.items():
         data = _download(package)
         found = "sha512-" + base64.b64encode(hashlib.sha512(data).digest()).decode()
         if found != integrity:
             raise SystemExit(f"{package} does not have the pinned hash: {found}")
         with tarfile.open(fileobj=io.BytesIO(data)) as archive:
-            for source, name in wanted.items():
+            for source, name in files.items():
                 (VENDOR / name).write_text(rewrite_imports(_read_member(archive, source)), "utf-8")
             licences.append(f"{package}\n\n{_read_member(archive, 'LICENSE').strip()}\n")
     (VENDOR / "LICENSES.txt").write_text(f"\n{'-' * 80}\n\n".join(licences), "utf-8")

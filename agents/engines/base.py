@@ -59,8 +59,8 @@ class Request:
         Raises ContextFull if the context with its longest reply exceeds `positions` tokens.
         """
         if min(self.ids) < 0 or max(self.ids) >= vocabulary:
-            wrong = next(id for id in self.ids if not 0 <= id < vocabulary)
-            raise ValueError(f"token id {wrong} is not in the model's vocabulary of {vocabulary}")
+            invalid = next(id for id in self.ids if not 0 <= id < vocabulary)
+            raise ValueError(f"token id {invalid} is not in the model's vocabulary of {vocabulary}")
         if len(self.ids) + self.max_tokens > positions:
             raise ContextFull.of(len(self.ids), self.max_tokens, positions)
 

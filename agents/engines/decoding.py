@@ -348,8 +348,8 @@ def _split_branches(batch: BatchKV, branches: Sequence[_Branch]) -> list[_Branch
             at = free.pop(0) if free else len(continuing)
             continuing[at : at + 1] = [part]
             batch.copy_row(parent, at)
-    used = [at for at, branch in enumerate(continuing) if branch.rows]
-    if len(used) <= _COMPACT_AT * len(continuing):
-        batch.keep_rows(used)
-        continuing = [continuing[at] for at in used]
-    return continuing if used else []
+    indices = [at for at, branch in enumerate(continuing) if branch.rows]
+    if len(indices) <= _COMPACT_AT * len(continuing):
+        batch.keep_rows(indices)
+        continuing = [continuing[at] for at in indices]
+    return continuing if indices else []

@@ -43,9 +43,9 @@ class BufferPool:
 
     def __call__(self, name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
         """Return an uninitialised tensor in the buffer called `name`, which is replaced if it is too small."""
-        size, held = math.prod(shape) * dtype.itemsize, self._buffers.get(name)
-        if held is None or len(held) < size or held.device != device:
-            del held
+        size, buffer = math.prod(shape) * dtype.itemsize, self._buffers.get(name)
+        if buffer is None or len(buffer) < size or buffer.device != device:
+            del buffer
             self._buffers.pop(name, None)  # free it first, because two might not fit
             self._buffers[name] = torch.empty(size, dtype=torch.uint8, device=device)
             self.moves += 1
@@ -83,10 +83,10 @@ class GraphCache:
 
     def drop_stale(self, model: Any, *more: object) -> None:
         """Drop all graphs if the model's weights moved or the values `more` changed since the last call."""
-        now = (*_list_addresses(model), *more)
-        if now != self._key:
+        addresses = (*_list_addresses(model), *more)
+        if addresses != self._key:
             self._drop_graphs()
-            self._key = now
+            self._key = addresses
 
     def _drop_graphs(self) -> None:
         """Drop the graphs and their memory pool, because torch cannot capture into a pool without live graphs."""

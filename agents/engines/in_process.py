@@ -75,7 +75,7 @@ class InProcessEngine:
         self._waiting: list[_PendingRequest] = []
         self._running = 0
         """Number of tasks in the computing thread; decoding waits for all of them."""
-        self._forgotten: list[str] = []
+        self._dropped_keys: list[str] = []
         """Keys of finished streams, whose caches the computing thread will drop."""
 
     @classmethod
@@ -110,14 +110,14 @@ class InProcessEngine:
 
     def _publish(self, policy: str, version: int, weights: Weights) -> None:
         budget, before, module, bf16_copy, shared_model = self.cache_bytes, self._served.get(policy), None, None, None
-        served, copied = weights.unwrap(), isinstance(weights, ModuleWeights) and weights.copied
-        if isinstance(served, Path):
-            shared_model = self._load_folder(policy, served)
-        elif isinstance(served, AdapterOnBase):
-            shared_model = self._get_model(served.folder, served.base)
-            shared_model.add_adapter(policy, served.model, copied)
+        source, copied = weights.unwrap(), isinstance(weights, ModuleWeights) and weights.copied
+        if isinstance(source, Path):
+            shared_model = self._load_folder(policy, source)
+        elif isinstance(source, AdapterOnBase):
+            shared_model = self._get_model(source.folder, source.base)
+            shared_model.add_adapter(policy, source.model, copied)
         else:
-            module = _copy_module(served, before and before.weights) if copied else served
+            module = _copy_module(source, before and before.weights) if copied else source
             if before and before.weights is module and before.bf16_copy is not None:
                 bf16_copy = before.bf16_copy
                 refresh_copy(bf16_copy, module)
@@ -156,8 +156,8 @@ class InProcessEngine:
 
     def _drop_unused(self) -> None:
         """Drop models that no served policy uses."""
-        used = {id(served.shared_model) for served in self._served.values()}
-        self._folders = {folder: model for folder, model in self._folders.items() if id(model) in used}
+        used_ids = {id(served.shared_model) for served in self._served.values()}
+        self._folders = {folder: model for folder, model in self._folders.items() if id(model) in used_ids}
 
     async def release(self, policy: str) -> None:
         """Free a policy's bfloat16 copy and attention caches before an update; it is still served."""
@@ -182,10 +182,10 @@ class InProcessEngine:
 
     def forget(self, key: str) -> None:
         """Drop the attention cache of a finished stream before the next computation."""
-        self._forgotten.append(key)
+        self._dropped_keys.append(key)
 
     def _forget_streams(self) -> None:
-        keys, self._forgotten = self._forgotten, []
+        keys, self._dropped_keys = self._dropped_keys, []
         for key in keys:
             for served in self._served.values():
                 served.caches.drop(key)

@@ -24,14 +24,14 @@ MARK = "ARENA_REAPED_WITH"
 @contextmanager
 def stderr_to(file: Path) -> Iterator[None]:
     """Append the stderr of this process, and of processes that it starts within the context, to a file."""
-    saved, opened = os.dup(2), os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    os.dup2(opened, 2)
+    saved, descriptor = os.dup(2), os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(descriptor, 2)
     try:
         yield
     finally:
         os.dup2(saved, 2)
         os.close(saved)
-        os.close(opened)
+        os.close(descriptor)
 
 
 def watch(folder: Path) -> "subprocess.Popen[bytes]":

@@ -70,7 +70,7 @@ class VLLMEngine:
         """Loaded adapters of each server, by the number under which vLLM knows them."""
         self._served: dict[str, Version] = {}
         self._figures = dict.fromkeys(("seconds", "publish_seconds", "prompt_tokens", "cached_tokens"), 0.0)
-        self._busy, self._begun = 0, 0.0
+        self._busy, self._busy_since = 0, 0.0
         """Number of calls of `generate` in progress, and the time since when there are any."""
         self._count = 0
         """Number of requests, adapters and exports so far, for unique names."""
@@ -131,14 +131,14 @@ class VLLMEngine:
         async with self._settling:
             for policy in policies:
                 served = self._served[policy]
-                if served.due:
+                if served.is_due:
                     try:
                         await self._load(served)
                     except EngineError:
                         raise
                     except Exception as error:
                         raise EngineError(f"vLLM could not load policy '{policy}': {first_line(error)}") from error
-                    served.due = False
+                    served.is_due = False
                     if self._scratch in served.folder.parents and not served.rank:
                         shutil.rmtree(served.folder)  # keep an adapter's folder: vLLM reads it again after an eviction
                 await self._servers[served.server].wake()
@@ -175,7 +175,7 @@ class VLLMEngine:
         if before is not None:
             await stop(before.llm)
             for other in self._adapters.pop(served.server, {}).values():
-                other.due = True
+                other.is_due = True
         scratch = self._scratch or Path(tempfile.gettempdir())
         llm = await compute(start, folder, self.settings, self.bf16, rank, scratch, self.gpus)  # it blocks
         positions = min(self.max_context, read_positions(folder))
@@ -188,9 +188,9 @@ class VLLMEngine:
 
     async def _forget(self, key: str) -> None:
         """Unload adapters that are no longer served and have no replies in progress; delete their scratch folders."""
-        now, adapters = {id(served) for served in self._served.values()}, self._adapters[key]
+        served_ids, adapters = {id(served) for served in self._served.values()}, self._adapters[key]
         for number, served in [*adapters.items()]:
-            if id(served) not in now and not served.writing:
+            if id(served) not in served_ids and not served.writing:
                 del adapters[number]
                 await self._servers[key].llm.remove_lora(number)
                 if self._scratch in served.folder.parents:
@@ -237,7 +237,9 @@ class VLLMEngine:
             except Exception as error:
                 raise EngineError(f"vLLM did not receive policy '{policy}': {first_line(error)}") from error
             before = self._served.get(policy)
-            self._served[policy] = Version(weights=None, version=version, server=key, folder=server.folder, due=False)
+            self._served[policy] = Version(
+                weights=None, version=version, server=key, folder=server.folder, is_due=False
+            )
         await self._drop(policy, before)
         self._figures["publish_seconds"] += perf_counter() - started
 
@@ -258,7 +260,7 @@ class VLLMEngine:
         """Free the scorer's copies of a policy, and the exported files of a version that was never loaded."""
         self._scored.discard(policy)
         await self._scorer.retire(policy)
-        if served and served.due and self._scratch in served.folder.parents:
+        if served and served.is_due and self._scratch in served.folder.parents:
             shutil.rmtree(served.folder, ignore_errors=True)
 
     def forget(self, key: str) -> None:
@@ -291,7 +293,7 @@ class VLLMEngine:
             if request.policy not in self._served:
                 raise KeyError(f"no weights are published for policy '{request.policy}'")
         if not self._busy:
-            self._begun = perf_counter()
+            self._busy_since = perf_counter()
         self._busy += 1
         try:
             await self._load_due(list(dict.fromkeys(request.policy for request in requests)))
@@ -299,7 +301,7 @@ class VLLMEngine:
         finally:
             self._busy -= 1
             if not self._busy:
-                self._figures["seconds"] += perf_counter() - self._begun
+                self._figures["seconds"] += perf_counter() - self._busy_since
 
     async def _generate_one(self, request: Request) -> Completion:
         from vllm import SamplingParams
@@ -333,8 +335,8 @@ class VLLMEngine:
                 output = so_far
         except Exception as error:
             assert self._scratch is not None
-            why = find_last_error(self._scratch, error) if isinstance(error, EngineDeadError) else first_line(error)
-            raise EngineError(f"vLLM failed: {type(error).__name__}: {why}") from error
+            reason = find_last_error(self._scratch, error) if isinstance(error, EngineDeadError) else first_line(error)
+            raise EngineError(f"vLLM failed: {type(error).__name__}: {reason}") from error
         finally:
             served.writing -= 1
         (reply,) = output.outputs

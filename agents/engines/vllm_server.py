@@ -42,32 +42,32 @@ class Server:
     """Maximum adapter rank; 0 for none."""
     can_sleep: bool = False
     """Whether `sleep` can free its GPU memory."""
-    asleep: bool = False
+    is_asleep: bool = False
 
     async def sleep(self) -> None:
         """Move weights and CUDA graphs to host memory and drop the caches until `wake`. No-op without `can_sleep`."""
-        if self.can_sleep and not self.asleep:
+        if self.can_sleep and not self.is_asleep:
             await self.llm.sleep(level=1, mode="wait")
-            self.asleep = True
+            self.is_asleep = True
 
     async def wake(self) -> None:
         """Restore the weights and graphs that `sleep` moved to the host."""
-        if self.asleep:
+        if self.is_asleep:
             await self.llm.wake_up()
-            self.asleep = False
+            self.is_asleep = False
 
     async def pause(self) -> None:
         """Finish the replies in progress and hold back new ones. Wakes a sleeping server's weights, not its caches."""
-        if self.asleep:
+        if self.is_asleep:
             await self.llm.wake_up(tags=["weights"])  # `resume` restores the caches, when memory is free again
         else:
             await self.llm.pause_generation(mode="wait", clear_cache=True)
 
     async def resume(self) -> None:
         """Resume generation after `pause`. Raises EngineError if vLLM keeps prefixes cached under the old weights."""
-        if self.asleep:
+        if self.is_asleep:
             await self.llm.wake_up(tags=["kv_cache"])
-            self.asleep = False
+            self.is_asleep = False
         if not await self.llm.reset_prefix_cache():
             raise EngineError("vLLM kept its prefix cache after a weight change: replies would mix old and new weights")
         await self.llm.resume_generation()

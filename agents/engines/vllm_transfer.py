@@ -63,8 +63,8 @@ class NamedTensors(WeightTransferEngine):  # type: ignore[misc]
             self.parallel_config.rank, **update_info.arguments
         )
         try:
-            for named in tensors:
-                self.model.load_weights([named])
+            for name in tensors:
+                self.model.load_weights([name])
         except BaseException:
             self.finish_weight_update()  # otherwise the next update would add to the partly loaded layers
             raise

@@ -28,7 +28,7 @@ class Version:
     """Rank of the adapter; 0 for full weights."""
     lora: Any = None
     """vLLM's name of the loaded adapter."""
-    due: bool = True
+    is_due: bool = True
     """Whether it must still be loaded."""
     writing: int = 0
     """Number of its replies in progress."""

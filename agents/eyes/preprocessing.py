@@ -93,8 +93,8 @@ def _parse(settings: Any, defaults: Preprocessing, source: str) -> Preprocessing
     size = settings.get("size")
     size = size if isinstance(size, Mapping) else {}
     for name, keys in (("min_pixels", ("min_pixels", "shortest_edge")), ("max_pixels", ("max_pixels", "longest_edge"))):
-        stated = [settings.get(keys[0]), size.get(keys[0]), size.get(keys[1])]
-        if (pixels := next((value for value in stated if value is not None), None)) is not None:
+        candidates = [settings.get(keys[0]), size.get(keys[0]), size.get(keys[1])]
+        if (pixels := next((value for value in candidates if value is not None), None)) is not None:
             if type(pixels) is not int or not 0 < pixels <= MAX_PIXELS:
                 raise WeightsError(f"{source}: {keys[0]} is not a number of pixels, 1 to {MAX_PIXELS:,}")
             found[name] = pixels

@@ -107,8 +107,10 @@ class Qwen2(Vision):
         height, width = span.size or (0, 0)
         rows, columns = height // self.side, width // self.side
         if not span.length == rows * columns > 0 or (rows * self.side, columns * self.side) != span.size:
-            shown = f"{width} x {height}" if span.size else "no stated number of"
-            raise ValueError(f"an image of {shown} pixels has {rows * columns} tokens in the model, not {span.length}")
+            grid_text = f"{width} x {height}" if span.size else "no stated number of"
+            raise ValueError(
+                f"an image of {grid_text} pixels has {rows * columns} tokens in the model, not {span.length}"
+            )
         return rows, columns
 
     def scale_image(self, data: bytes, size: tuple[int, int] | None = None) -> torch.Tensor:
@@ -123,9 +125,13 @@ class Qwen2(Vision):
         flat, grids = list[torch.Tensor](), list[tuple[int, int, int]]()
         for image in pixels:
             rows, columns = (length // self.patch for length in image.shape[1:])
-            cut = image.reshape(3, rows // self.merge, self.merge, self.patch, columns // self.merge, self.merge, -1)
-            cut = cut.permute(1, 4, 2, 5, 0, 3, 6)[:, :, :, :, :, None].expand(-1, -1, -1, -1, -1, self.frames, -1, -1)
-            flat.append(cut.reshape(rows * columns, -1))
+            patches = image.reshape(
+                3, rows // self.merge, self.merge, self.patch, columns // self.merge, self.merge, -1
+            )
+            patches = patches.permute(1, 4, 2, 5, 0, 3, 6)[:, :, :, :, :, None].expand(
+                -1, -1, -1, -1, -1, self.frames, -1, -1
+            )
+            flat.append(patches.reshape(rows * columns, -1))
             grids.append((1, rows, columns))
         return torch.cat(flat), torch.tensor(grids, device=flat[0].device)
 

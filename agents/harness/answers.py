@@ -31,11 +31,11 @@ def format_events(request: AgentRequest, answer: Answer) -> Iterator[str]:
         yield f"event: {event['type']}\ndata: {json.dumps(event | {'sequence_number': number})}\n\n"
 
 
-def format_error(refused: RequestError) -> Json:
+def format_error(error: RequestError) -> Json:
     """Return a refusal in the API's error format."""
-    kind = "authentication_error" if refused.status == 401 else "invalid_request_error"
-    kind = "server_error" if refused.status >= 500 else kind
-    return {"error": {"message": str(refused), "type": kind, "param": refused.param, "code": refused.code}}
+    kind = "authentication_error" if error.status == 401 else "invalid_request_error"
+    kind = "server_error" if error.status >= 500 else kind
+    return {"error": {"message": str(error), "type": kind, "param": error.param, "code": error.code}}
 
 
 # -- chat completions -------------------------------------------------------------------------------------------------
@@ -89,7 +89,7 @@ def _format_chunks(request: AgentRequest, answer: Answer) -> Iterator[Json]:
 
 
 def _format_response(request: AgentRequest, answer: Answer) -> Json:
-    status, cut = "completed", answer.finish == "length"
+    status, is_truncated = "completed", answer.finish == "length"
     output: list[Json] = []
     if answer.text or not answer.calls:
         part = {"type": "output_text", "text": answer.text, "annotations": [], "logprobs": []}
@@ -110,9 +110,9 @@ def _format_response(request: AgentRequest, answer: Answer) -> Json:
         "id": f"resp_{answer.number}",
         "object": "response",
         "created_at": int(time.time()),
-        "status": "incomplete" if cut else status,
+        "status": "incomplete" if is_truncated else status,
         "error": None,
-        "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
+        "incomplete_details": {"reason": "max_output_tokens"} if is_truncated else None,
         "instructions": None,
         "metadata": {},
         "model": request.model,
@@ -127,8 +127,8 @@ def _format_response(request: AgentRequest, answer: Answer) -> Json:
 
 
 def _format_response_events(response: Json) -> Iterator[Json]:
-    begun = response | {"status": "in_progress", "output": [], "usage": None, "incomplete_details": None}
-    yield {"type": "response.created", "response": begun}
+    started = response | {"status": "in_progress", "output": [], "usage": None, "incomplete_details": None}
+    yield {"type": "response.created", "response": started}
     for index, item in enumerate(response["output"]):
         place = {"item_id": item["id"], "output_index": index}
         unfinished: Json = {"content": []} if item["type"] == "message" else {"arguments": ""}
@@ -145,8 +145,8 @@ def _format_response_events(response: Json) -> Iterator[Json]:
             yield place | {"type": "response.function_call_arguments.delta", "delta": text}
             yield place | {"type": "response.function_call_arguments.done", "arguments": text, "name": item["name"]}
         yield _item_event("done", index, item)
-    ended = "incomplete" if response["status"] == "incomplete" else "completed"
-    yield {"type": f"response.{ended}", "response": response}
+    event_name = "incomplete" if response["status"] == "incomplete" else "completed"
+    yield {"type": f"response.{event_name}", "response": response}
 
 
 def _item_event(kind: str, index: int, item: Json) -> Json:

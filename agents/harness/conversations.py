@@ -77,23 +77,23 @@ class Conversations:
         """Start without conversations. `frame` is the policy's chat frame, `key` the prefix of the streams' names."""
         self.frame, self.key = frame, key
         self.all: list[Conversation] = []
-        self._opened = 0
+        self._conversation_count = 0
 
     @property
     def streams(self) -> list[Stream]:
         """The streams with a reply, in the order of their first turns."""
         return [conversation.stream for conversation in sorted(self.all, key=lambda entry: entry.first_turn)]
 
-    def record(self, placed: Continuation, reply: ChatMessage, completion: Completion, turn: int) -> None:
+    def record(self, continuation: Continuation, reply: ChatMessage, completion: Completion, turn: int) -> None:
         """Append the ids of an assigned request, and of the reply sampled in this turn, to its conversation."""
-        conversation = placed.conversation
+        conversation = continuation.conversation
         if not conversation.marks:
             self.all.append(conversation)
             conversation.first_turn = turn
         stream = conversation.stream
-        stream.observe(placed.new_ids, placed.new_media)
+        stream.observe(continuation.new_ids, continuation.new_media)
         stream.append_sampled(completion.ids, completion.logprobs, turn, completion.entropy)
-        conversation.messages = [*placed.request.messages, reply]
+        conversation.messages = [*continuation.request.messages, reply]
         conversation.marks.append(Mark(len(conversation.messages), len(stream), completion.finish))
 
     def place(self, request: AgentRequest) -> tuple[Continuation, str]:
@@ -118,9 +118,11 @@ class Conversations:
                 media = find_image_spans(self.frame, new, request.messages, request.pictures.__getitem__)
         except ChatError as error:
             raise RequestError(str(error), param="messages") from None
-        why = self._explain_divergence(request.messages, tools)
-        self._opened += 1
-        return Continuation(Conversation(f"{self.key}/{self._opened}", tools), request, tuple(new), tuple(media)), why
+        reason = self._explain_divergence(request.messages, tools)
+        self._conversation_count += 1
+        return Continuation(
+            Conversation(f"{self.key}/{self._conversation_count}", tools), request, tuple(new), tuple(media)
+        ), reason
 
     def _find_origin(self, messages: Sequence[ChatMessage], tools: str) -> tuple[Conversation | None, Mark | None]:
         """Return the conversation with the longest common prefix that ends in a reply, and the mark of this reply."""

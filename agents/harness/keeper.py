@@ -57,12 +57,12 @@ def _reap(program: int) -> int | None:
     status = None
     while True:
         try:
-            ended, wait_status = os.waitpid(-1, os.WNOHANG)
+            pid, wait_status = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
             return status
-        if ended == 0:
+        if pid == 0:
             return status
-        if ended == program:
+        if pid == program:
             status = wait_status
 
 

@@ -52,24 +52,24 @@ class Program:
         assert process.stdin and process.stdout
         with suppress(ConnectionError):  # the program may ignore observations
             process.stdin.write(json.dumps(observation).encode() + b"\n")
-        printed, rest = bytearray(), self._unread
+        output, rest = bytearray(), self._unread
         while True:
             *lines, rest = rest.split(b"\n")
             for i, line in enumerate(lines):
                 if (act := parse_act(line)) is not None:
                     self._unread, self._has_acted = b"\n".join([*lines[i + 1 :], rest]), True
                     return act
-                printed += line + b"\n"
-            if len(printed) + len(rest) > OUTPUT_BYTES:
+                output += line + b"\n"
+            if len(output) + len(rest) > OUTPUT_BYTES:
                 raise self._make_error(f"it printed more than {OUTPUT_BYTES:,} bytes for one act")
             if not (data := await process.stdout.read(1 << 16)):
                 break
             rest += data
         await self._wait_for_end(process)
-        if self._has_acted and not printed + rest:  # it had already ended after its last act: start it again
+        if self._has_acted and not output + rest:  # it had already ended after its last act: start it again
             return await self.act(observation)
         act = parse_act(rest)
-        return self._decode_act(bytes(printed + rest)) if act is None else act
+        return self._decode_act(bytes(output + rest)) if act is None else act
 
     def close(self) -> asyncio.Task[None] | None:
         """Kill the program with all its descendants. Returns the task that waits for their end; None if none runs."""
@@ -103,21 +103,21 @@ class Program:
         if code == keeper.NOT_STARTED:
             raise self._make_error(f"it cannot be started{reason}")
         if code:
-            how = f"by signal {-code} ({signal.strsignal(-code)})" if code < 0 else f"with status {code}"
-            raise self._make_error(f"it ended {how}{reason}")
+            ending = f"by signal {-code} ({signal.strsignal(-code)})" if code < 0 else f"with status {code}"
+            raise self._make_error(f"it ended {ending}{reason}")
 
-    def _decode_act(self, printed: bytes) -> str:
+    def _decode_act(self, output: bytes) -> str:
         try:
-            text = printed.decode().strip()
+            text = output.decode().strip()
         except UnicodeDecodeError:
             raise self._make_error("its output is not UTF-8") from None
         if not text:
             raise self._make_error('it ended without an act: print the act, or a line {"act": "…"}')
         return text
 
-    def _make_error(self, why: str) -> HarnessError:
+    def _make_error(self, reason: str) -> HarnessError:
         words = " ".join(Path(word).name for word in self.command)
-        return HarnessError(f"agent program {to_one_line(words, 80)}: {why}")
+        return HarnessError(f"agent program {to_one_line(words, 80)}: {reason}")
 
 
 def parse_act(line: bytes) -> str | None:

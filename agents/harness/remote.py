@@ -48,5 +48,5 @@ class Remote:
         """Do nothing: the request ends with the task that awaits it."""
         return None
 
-    def _make_error(self, why: str) -> HarnessError:
-        return HarnessError(f"agent program {to_one_line(self.url, 80)}: {why}")
+    def _make_error(self, reason: str) -> HarnessError:
+        return HarnessError(f"agent program {to_one_line(self.url, 80)}: {reason}")

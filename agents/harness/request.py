@@ -95,8 +95,8 @@ def parse(api: Literal["chat", "responses"], body: bytes, sees: bool = False) ->
         data = DECODER.decode(body.decode())
         json.dumps(data)  # fails here for nesting that is too deep for later steps
     except (ValueError, RecursionError) as error:
-        why = "nested too deep" if isinstance(error, RecursionError) else str(error)[:200]
-        raise RequestError(f"the body is not JSON: {why}") from None
+        reason = "nested too deep" if isinstance(error, RecursionError) else str(error)[:200]
+        raise RequestError(f"the body is not JSON: {reason}") from None
     if not isinstance(data, dict):
         raise RequestError("the body is not a JSON object")
     supported = {"messages", "max_tokens", "max_completion_tokens"} if api == "chat" else {"input", "instructions"}
@@ -106,8 +106,8 @@ def parse(api: Literal["chat", "responses"], body: bytes, sees: bool = False) ->
             remedy = f": {REMEDIES[name]}" if name in REMEDIES else ""
             raise RequestError(f"'{name}' is not supported{remedy}", param=name, code="unsupported_parameter")
         if name not in supported and name not in IGNORED and name not in NEUTRAL:
-            shown = name[:80].encode("ascii", "replace").decode()
-            raise RequestError(f"unknown parameter: '{shown}'", param=shown, code="unknown_parameter")
+            quoted = name[:80].encode("ascii", "replace").decode()
+            raise RequestError(f"unknown parameter: '{quoted}'", param=quoted, code="unknown_parameter")
     images = ImageParts() if sees else None
     messages = _parse_chat_messages(data, images) if api == "chat" else _parse_response_messages(data, images)
     _check_order(messages)

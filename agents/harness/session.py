@@ -72,7 +72,7 @@ class PendingTurn:
 
     @property
     def has_failed(self) -> bool:
-        """Whether the request ended with an error."""
+        """True if the request ended with an error."""
         return self.answer.done() and (self.answer.cancelled() or self.answer.exception() is not None)
 
 
@@ -189,26 +189,26 @@ class Session:
         try:
             while not self._is_open.is_set():
                 await self._is_open.wait()
-            placed, why = self.conversations.place(agent_request)
-            request = self._build_request(agent_request, placed)
+            continuation, reason = self.conversations.place(agent_request)
+            request = self._build_request(agent_request, continuation)
         except BaseException:
             self._slots.release()
             raise
-        self._note_request(agent_request, placed, why)
+        self._note_request(agent_request, continuation, reason)
         assert self._view
         pending = PendingTurn(self._view.turn + len(self.pending))
         self.pending.append(pending)
         self.news.set()
-        placed.conversation.is_busy = True
+        continuation.conversation.is_busy = True
         try:
             completion = await self.write(self._view._replace(turn=pending.turn), request)
-            answer = self._record(placed, completion, pending.turn)
+            answer = self._record(continuation, completion, pending.turn)
         except BaseException as error:
             pending.fail(error)
             self.news.set()
             raise
         finally:
-            placed.conversation.is_busy = False
+            continuation.conversation.is_busy = False
         pending.answer.set_result(answer)
         return answer
 
@@ -225,27 +225,27 @@ class Session:
             except ChatError as error:
                 raise RequestError(str(error), param="tools") from None
 
-    def _build_request(self, request: AgentRequest, placed: Continuation) -> Request:
+    def _build_request(self, request: AgentRequest, continuation: Continuation) -> Request:
         """Return the engine's request. Raises RequestError if the context has no room for a reply."""
-        sampling, ids, media = self.role.sampling, placed.ids, placed.media
+        sampling, ids, media = self.role.sampling, continuation.ids, continuation.media
         room = self.positions - len(ids)
         if room < 1:
             raise self._make_length_error(request, f"{len(ids):,} tokens")
         digest = hashlib.sha256(
             np.asarray(compute_keys(ids, media), np.int64).tobytes() + str(request.seed).encode()
         ).digest()
-        drawn = self._draws[digest] = self._draws.get(digest, -1) + 1
+        draw = self._draws[digest] = self._draws.get(digest, -1) + 1
         return Request(
             policy=self.policy,
             ids=ids,
             media=media,
-            key=placed.conversation.key,
+            key=continuation.conversation.key,
             max_tokens=min(request.max_tokens or sampling.max_tokens, sampling.max_tokens, room),
             temperature=sampling.temperature,
             top_p=sampling.top_p,
             top_k=sampling.top_k,
             stop_ids=self.frame.stop_ids,
-            seed=(*self.seed, *np.frombuffer(digest[:16], np.uint32).tolist(), drawn),
+            seed=(*self.seed, *np.frombuffer(digest[:16], np.uint32).tolist(), draw),
         )
 
     def _make_length_error(self, request: AgentRequest, length: str) -> RequestError:
@@ -255,9 +255,9 @@ class Session:
             param="messages" if request.api == "chat" else "input",
         )
 
-    def _record(self, placed: Continuation, completion: Completion, turn: int) -> Answer:
+    def _record(self, continuation: Continuation, completion: Completion, turn: int) -> Answer:
         """Append the reply to the conversation's stream, and return it as an answer."""
-        request, raw = placed.request, self.frame.decode(completion.ids, marks=True)
+        request, raw = continuation.request, self.frame.decode(completion.ids, marks=True)
         reading = Reading(raw)
         if request.tools and request.reads_calls:
             reading = self.frame.read_calls(completion.ids, request.tools, self._calls)
@@ -266,21 +266,21 @@ class Session:
         self._calls += len(reading.calls)
         calls = reading.calls if request.is_parallel else reading.calls[:1]
         message = ChatMessage("assistant", reading.speech.strip(), calls)
-        self.conversations.record(placed, message, completion, turn)
+        self.conversations.record(continuation, message, completion, turn)
         self._answers += 1
         count = len(completion.ids)
-        prompt = len(placed.conversation.stream) - count
+        prompt = len(continuation.conversation.stream) - count
         finish, text = completion.finish, reading.speech
         return Answer(self._answers, raw, text, calls, finish, prompt, count, completion.version)
 
-    def _note_request(self, request: AgentRequest, placed: Continuation, why: str) -> None:
+    def _note_request(self, request: AgentRequest, continuation: Continuation, reason: str) -> None:
         """Show the user notes on the program's request, each kind once per run."""
         name = f"policy '{self.policy}', role {self.role.role}"
         if request.sampling:
             kinds = " and ".join(request.sampling)
             self._note(f"{name}: the agent program's {kinds} is ignored: the role's sampling applies")
-        if why:
-            self._note(f"{name}: a request of the agent program {why}, which opens a new stream")
+        if reason:
+            self._note(f"{name}: a request of the agent program {reason}, which opens a new stream")
         if template := describe_drift(self.frame, request):
             self._note(f"{name}: template drift: the chat template {template}")
         if request.max_tokens and request.max_tokens > self.role.sampling.max_tokens:

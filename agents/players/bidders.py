@@ -43,21 +43,21 @@ def _haggle(view: View, target: Callable[[int, int, int, int], int]) -> str:
     facts, sells = view.public, "cost" in view.private
     limit = view.private["cost" if sells else "value"]
     price = target(limit, facts["max_price"] if sells else 1, facts["turn"], facts["turns_left"])
-    offered = facts["price"]
-    good = offered is not None and (offered >= price if sells else offered <= price)
+    price_offered = facts["price"]
+    good = price_offered is not None and (price_offered >= price if sells else price_offered <= price)
     return "ACCEPT" if good else f"PRICE {price}"
 
 
 def truthful_haggler(view: View) -> str:
     """Propose its own cost or value as the price, and accept any price that is no worse."""
-    return _haggle(view, lambda limit, best, turn, left: limit)
+    return _haggle(view, lambda limit, best, turn, turns_left: limit)
 
 
 def conceding_haggler(view: View) -> str:
     """Concede in equal steps, from the best possible price at first to its own cost or value at its last act."""
 
-    def target(limit: int, best: int, turn: int, left: int) -> int:
-        acts_made, acts_left = turn // 2, (left - 1) // 2
+    def target(limit: int, best: int, turn: int, turns_left: int) -> int:
+        acts_made, acts_left = turn // 2, (turns_left - 1) // 2
         return limit + math.trunc((best - limit) * acts_left / max(1, acts_made + acts_left))
 
     return _haggle(view, target)
@@ -65,7 +65,7 @@ def conceding_haggler(view: View) -> str:
 
 def hard_haggler(view: View) -> str:
     """Insist on the price halfway between its own cost or value and the best price, rounded in its own favour."""
-    return _haggle(view, lambda limit, best, turn, left: limit + _round_away((best - limit) / 2))
+    return _haggle(view, lambda limit, best, turn, turns_left: limit + _round_away((best - limit) / 2))
 
 
 def _round_away(x: float) -> int:

@@ -27,8 +27,8 @@ class UnusableReply(Exception):
     `final`: a retry would not help. `reseed`: a retry needs another seed. `wait`: seconds to wait before a retry.
     """
 
-    def __init__(self, why: str, *, final: bool = False, reseed: bool = False, wait: float = 0.0) -> None:
-        super().__init__(why)
+    def __init__(self, reason: str, *, final: bool = False, reseed: bool = False, wait: float = 0.0) -> None:
+        super().__init__(reason)
         self.final, self.reseed, self.wait = final, reseed, wait
 
 
@@ -97,23 +97,23 @@ class Choice(BaseModel):
 
         `limit` is the request's token limit, for the error message.
         """
-        text, message, cut = self.message.text, self.message, self.finish_reason == "length"
+        text, message, is_truncated = self.message.text, self.message, self.finish_reason == "length"
         if to_one_line(text, 1) and self.finish_reason not in CUT_OFF:
             return text
         thought = message.reasoning_content or message.reasoning
         if self.finish_reason in CUT_OFF:
-            why = f"the server cut it off (finish_reason {self.finish_reason})"
+            reason = f"the server cut it off (finish_reason {self.finish_reason})"
         elif message.refusal:
-            why = f"the model refuses ({message.refusal})"
+            reason = f"the model refuses ({message.refusal})"
         elif message.tool_calls or message.function_call:
-            why = "it is a call of a tool, and none was offered"
-        elif cut:
-            spent = "its thought took" if thought else "thinking may have taken"
-            why = f"{spent} all {limit} tokens: raise the role's sampling.max_tokens, or have the server think less"
+            reason = "it is a call of a tool, and none was offered"
+        elif is_truncated:
+            cause = "its thought took" if thought else "thinking may have taken"
+            reason = f"{cause} all {limit} tokens: raise the role's sampling.max_tokens, or have the server think less"
         else:
-            why = "there is a thought (reasoning_content) alone" if thought else "it is empty"
+            reason = "there is a thought (reasoning_content) alone" if thought else "it is empty"
         # Another sample may have a text. But a thought that was too long usually is so again, and costs all its tokens.
-        raise UnusableReply(f"the reply has no text: {why}", final=cut, reseed=True)
+        raise UnusableReply(f"the reply has no text: {reason}", final=is_truncated, reseed=True)
 
 
 def read_completion(body: bytes) -> tuple[Choice, Usage | None]:

@@ -67,8 +67,8 @@ def make_http_client(openai: Any, url: str) -> Any:
     except (ValueError, httpx2.InvalidURL):
         raise EndpointError(_format_proxy_error("not a valid proxy url: correct or unset it")) from None
     except OSError as error:
-        named = " and ".join(name for name in CERTIFICATES if os.environ.get(name)) or "the system"
-        raise EndpointError(f"the certificates of {named} cannot be read: {error.strerror or error}") from None
+        variables = " and ".join(name for name in CERTIFICATES if os.environ.get(name)) or "the system"
+        raise EndpointError(f"the certificates of {variables} cannot be read: {error.strerror or error}") from None
 
 
 def _format_proxy_error(kind: str) -> str:
@@ -90,10 +90,10 @@ async def _limit_body(response: Any) -> None:
             self.stream = stream
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
-            left = BODY_BYTES
+            remaining = BODY_BYTES
             async for chunk in self.stream:
-                left -= len(chunk)
-                if left < 0:
+                remaining -= len(chunk)
+                if remaining < 0:
                     raise UnusableReply(f"the reply is longer than {BODY_BYTES:,} bytes")
                 yield chunk
 
@@ -111,8 +111,8 @@ def parse_retry_after(headers: Mapping[str, str]) -> float:
         seconds = float(value)
     except ValueError:
         try:
-            then = parsedate_to_datetime(value)
+            retry_time = parsedate_to_datetime(value)
         except (ValueError, OverflowError):
             return 0.0
-        seconds = (then.replace(tzinfo=then.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
+        seconds = (retry_time.replace(tzinfo=retry_time.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
     return max(0.0, seconds) if math.isfinite(seconds) else 0.0

@@ -106,15 +106,15 @@ class Endpoint:
                 listing = ModelList.model_validate_json(bytes(response.http_response.content))
         except self._openai.APIStatusError as error:
             if error.status_code == 401:
-                why = f"refuses the key in {self.variable} (401: {self._shorten(_find_reason(error))})"
-                raise EndpointError(f"{self.name}: {self.url} {why}") from None
-            moved = 300 <= error.status_code < 400
-            return [self._shorten(f"{self.name}: {self.url}: {self._convert_refusal(error)}")] if moved else []
+                reason = f"refuses the key in {self.variable} (401: {self._shorten(_find_reason(error))})"
+                raise EndpointError(f"{self.name}: {self.url} {reason}") from None
+            is_redirect = 300 <= error.status_code < 400
+            return [self._shorten(f"{self.name}: {self.url}: {self._convert_refusal(error)}")] if is_redirect else []
         except (TimeoutError, self._openai.OpenAIError, UnusableReply, ValidationError) as error:
             if self._is_connection_error(error):
                 raise EndpointError(f"{self.name}: {self._describe_failure(error)}") from None
-            why = self._describe_failure(error)
-            return [f"{self.name}: {self.url} gives no list of models ({why}): is it the right server?"]
+            reason = self._describe_failure(error)
+            return [f"{self.name}: {self.url} gives no list of models ({reason}): is it the right server?"]
         known = [listed.id for listed in listing.data]
         missing = [model for model in dict.fromkeys(models) if model not in known]
         return [self._shorten(f"{self.name}: {self.url} lists no model '{m}'{nearest(m, known)}") for m in missing]
@@ -140,18 +140,18 @@ class Endpoint:
         Raises EndpointError if all attempts fail, and ContextFull if the server reports that the model's context has no
         room for chat and reply.
         """
-        rng, wait, why = random.Random(seed), 0.0, ""
+        rng, wait, reason = random.Random(seed), 0.0, ""
         for attempt in range(self.spec.attempts):
             if attempt:
                 await asyncio.sleep(max(wait, BACKOFF * 2 ** (attempt - 1) * (0.5 + rng.random())))
             try:
                 return await self._attempt(model, chat, sampling, seed)
             except UnusableReply as error:
-                wait, why = error.wait, self._shorten(str(error))
+                wait, reason = error.wait, self._shorten(str(error))
                 if error.final:
-                    raise EndpointError(f"{self.name}:{model}: {why}") from None
+                    raise EndpointError(f"{self.name}:{model}: {reason}") from None
                 seed = rng.getrandbits(31) if error.reseed else seed
-        raise EndpointError(f"{self.name}:{model}: {why} ({self.spec.attempts} attempts)")
+        raise EndpointError(f"{self.name}:{model}: {reason} ({self.spec.attempts} attempts)")
 
     async def _attempt(self, model: str, chat: Chat, sampling: Sampling, seed: int) -> Answer:
         """Send one request and return the reply. If the server refuses a parameter, drop it and send the request again.
@@ -159,22 +159,22 @@ class Endpoint:
         Reserves the tokens first. Raises EndpointError at a spend limit, ContextFull if the context has no room, and
         UnusableReply for any other failure.
         """
-        read = 8 + sum(8 + _estimate_tokens(message["content"]) for message in chat)
+        prompt_tokens = 8 + sum(8 + _estimate_tokens(message["content"]) for message in chat)
         while True:
             client, limiter = self._get_client()
             if limiter:
                 await limiter.acquire()
             parameters = self._build_parameters(sampling, seed)
-            self.spend.reserve(read, sampling.max_tokens)
+            self.spend.reserve(prompt_tokens, sampling.max_tokens)
             self.waiting += 1
             try:
                 async with asyncio.timeout(self.spec.seconds):
                     call = client.chat.completions.with_raw_response.create
                     response = await call(model=model, messages=chat, **parameters)
                 self.replies += 1
-                return self._read_answer(bytes(response.http_response.content), read, sampling.max_tokens)
+                return self._read_answer(bytes(response.http_response.content), prompt_tokens, sampling.max_tokens)
             except self._openai.APIStatusError as error:
-                self.spend.add(-read, -sampling.max_tokens)  # a refused request costs nothing
+                self.spend.add(-prompt_tokens, -sampling.max_tokens)  # a refused request costs nothing
                 if _is_context_full(error):
                     raise ContextFull(self._shorten(f"context limit: {_find_reason(error)}")) from None
                 if not self._adapt_parameters(error, parameters):
@@ -194,7 +194,7 @@ class Endpoint:
             parameters["seed"] = seed
         return {**parameters, self._limit_name: sampling.max_tokens}
 
-    def _adapt_parameters(self, error: Any, sent: Mapping[str, Any]) -> bool:
+    def _adapt_parameters(self, error: Any, parameters: Mapping[str, Any]) -> bool:
         """Record which parameters the server refuses; return True if the request may be sent again without them.
 
         `temperature` and `top_p` are only dropped if they are 1, the protocol's default.
@@ -202,10 +202,10 @@ class Endpoint:
         reason = _find_reason(error)
         if error.status_code >= 500:
             return False
-        if "max_tokens" in sent and NEWER_LIMIT in reason:
+        if "max_tokens" in parameters and NEWER_LIMIT in reason:
             self._limit_name = NEWER_LIMIT
             return True
-        refused = {name for name in OPTIONAL if sent.get(name) == 1 and name in reason}
+        refused = {name for name in OPTIONAL if parameters.get(name) == 1 and name in reason}
         self._refused_parameters |= refused
         return bool(refused)
 
@@ -218,14 +218,14 @@ class Endpoint:
             f"status {status}{self._describe_proxy()}{too_long}: {_find_reason(error)}", final=final, wait=wait
         )
 
-    def _read_answer(self, body: bytes, read: int, max_tokens: int) -> Answer:
-        """Parse a body's answer, and replace the reserved `read` and `max_tokens` tokens by a plausible reported usage.
+    def _read_answer(self, body: bytes, prompt_tokens: int, max_tokens: int) -> Answer:
+        """Parse a body's answer, and replace the reserved tokens by the usage that the server reports, if plausible.
 
         Raises UnusableReply for a body without a reply.
         """
-        choice, reported = read_completion(body)
-        usage = reported or Usage(prompt_tokens=read, completion_tokens=max_tokens)
-        self.spend.add(usage.prompt_tokens - read, usage.completion_tokens - max_tokens)
+        choice, reported_usage = read_completion(body)
+        usage = reported_usage or Usage(prompt_tokens=prompt_tokens, completion_tokens=max_tokens)
+        self.spend.add(usage.prompt_tokens - prompt_tokens, usage.completion_tokens - max_tokens)
         text = self.hide_key(choice.require_text(max_tokens))[:REPLY_LENGTH]
         return Answer(text, choice.finish, usage.completion_tokens)
 
@@ -342,8 +342,10 @@ class EndpointPlayer:
             except ContextFull as full:
                 if self._conversation.has_replies:
                     raise
-                why = "shorten the role, or lower its sampling.max_tokens"
-                raise EndpointError(f"{self.endpoint.name}:{self.model}: no room for a reply ({full}): {why}") from None
+                advice = "shorten the role, or lower its sampling.max_tokens"
+                raise EndpointError(
+                    f"{self.endpoint.name}:{self.model}: no room for a reply ({full}): {advice}"
+                ) from None
         self._conversation.record_reply(answer.text)
         # Hide the key again: parsing may have joined parts of it.
         reply, hide_key = self.role.parse(answer.text), self.endpoint.hide_key

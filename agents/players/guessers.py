@@ -138,34 +138,34 @@ class Fetcher:
     """Text-navigation player: explores depth first, then carries the item to the goal by the shortest known path."""
 
     def __init__(self, seed: int = 0) -> None:
-        self.here: Cell = (0, 0)
+        self.position: Cell = (0, 0)
         self.doors: dict[Cell, list[str]] = {}
         self.rooms: dict[str, Cell] = {}
-        self.back: list[str] = []  # directions of the way back to the first room
+        self.path_back: list[str] = []  # directions of the way back to the first room
 
     def act(self, view: View) -> str:
         """Update the map and return a TAKE, DROP or GO act."""
         facts = view.public
         item, _, goal = facts["task"].partition(" to ")
-        self.doors[self.here], self.rooms[facts["room"]] = facts["exits"], self.here
+        self.doors[self.position], self.rooms[facts["room"]] = facts["exits"], self.position
         carried = item in facts["carried"]
         if item in facts["items"] and not carried:
             return f"TAKE {item}"
         if carried and facts["room"] == goal:
             return f"DROP {item}"
         way = self._approach(self.rooms[goal]) if carried and goal in self.rooms else self._explore()
-        self.here = step(self.here, way)
+        self.position = step(self.position, way)
         return f"GO {way}"
 
     def _approach(self, goal: Cell) -> str:
-        return find_first_steps(self.doors, self.here)[goal]
+        return find_first_steps(self.doors, self.position)[goal]
 
     def _explore(self) -> str:
-        for way in self.doors[self.here]:
-            if step(self.here, way) not in self.doors:
-                self.back.append(DIRECTIONS[(DIRECTIONS.index(way) + 2) % 4])
+        for way in self.doors[self.position]:
+            if step(self.position, way) not in self.doors:
+                self.path_back.append(DIRECTIONS[(DIRECTIONS.index(way) + 2) % 4])
                 return way
-        return self.back.pop()
+        return self.path_back.pop()
 
 
 def make_careless_halver(seed: int) -> Careless:

@@ -51,7 +51,7 @@ class Human:
         self.streams: list[Stream] = []
         self.stream_keys: list[str] = []
         self.version = 0
-        self._begun = False
+        self._has_begun = False
         self._folder: Path | None = None
         """Folder of the images that were shown."""
 
@@ -67,8 +67,8 @@ class Human:
 
     async def act(self, view: View) -> Act:
         """Show the view, ask until the answer is a legal act, and return it. Raises HumanLeft if the input ends."""
-        if not self._begun:
-            self._begun = True
+        if not self._has_begun:
+            self._has_begun = True
             self._print(f"You are {view.seat}. {PLAIN_HELP if self.teller else HELP}", "bold")
             self._print(self.teller.introduction(view.seat) if self.teller else view.rules)
         show_messages(self.console, view.messages, self.teller)
@@ -81,8 +81,8 @@ class Human:
             show_facts(self.console, "private", view.private)
             self._list_acts(view, MAX_SHOWN)
         action, talk = self._ask_for_act(view)
-        written = f"{action} | {talk}" if talk else action
-        return Act(written, written, talk, "", "stop")
+        reply = f"{action} | {talk}" if talk else action
+        return Act(reply, reply, talk, "", "stop")
 
     def _write_pictures(self, messages: Sequence[Message]) -> None:
         """Write the messages' images to files in a temporary folder, and print their paths."""
@@ -102,17 +102,17 @@ class Human:
                 raise HumanLeft(f"{view.seat} left the match") from None
             except UnicodeDecodeError:
                 line = ""
-            written, _, talk = line.partition("|")
-            written, talk = to_one_line(written, 4000), to_one_line(talk.replace("|", " "), TALK_LENGTH)
-            if written in ("?", "help"):
+            act_text, _, talk = line.partition("|")
+            act_text, talk = to_one_line(act_text, 4000), to_one_line(talk.replace("|", " "), TALK_LENGTH)
+            if act_text in ("?", "help"):
                 self._print_help(view)
-            elif (act := read_act(written, view.legal, numbered=not self.teller)) is not None:
+            elif (act := read_act(act_text, view.legal, numbered=not self.teller)) is not None:
                 return act, talk
-            elif written and self.game is not None and accepts_act(self.game, written):
-                return written, talk
+            elif act_text and self.game is not None and accepts_act(self.game, act_text):
+                return act_text, talk
             else:
                 self._print(
-                    f"'{written[:80]}' is not a legal act{nearest(written, view.legal or ())} (? for help)", "red"
+                    f"'{act_text[:80]}' is not a legal act{nearest(act_text, view.legal or ())} (? for help)", "red"
                 )
 
     def _print_help(self, view: View) -> None:
@@ -138,14 +138,14 @@ class Human:
         self.console.print(Text(remove_invisible(text, keep="\n"), style=style), soft_wrap=not self.console.is_terminal)
 
 
-def read_act(written: str, legal: tuple[str, ...] | None, numbered: bool = True) -> str | None:
+def read_act(text: str, legal: tuple[str, ...] | None, numbered: bool = True) -> str | None:
     """Return the legal act with this text or number, else None. If `legal` is None, any text except "" is an act."""
     if legal is None:
-        return written or None
+        return text or None
     by_name = {_fold(act): act for act in legal}
-    if _fold(written) in by_name:
-        return by_name[_fold(written)]
-    return _number_acts(legal).get(written) if numbered else None
+    if _fold(text) in by_name:
+        return by_name[_fold(text)]
+    return _number_acts(legal).get(text) if numbered else None
 
 
 def accepts_act(game: Game, act: str) -> bool:

@@ -154,23 +154,23 @@ class ChatPlayer:
         """
         if not (self.role.images and self.picture and self.streams):
             return self._history
-        shown = self._history[self._first :]
-        contents = [exchange.content for exchange in shown]
+        exchanges = self._history[self._first :]
+        contents = [exchange.content for exchange in exchanges]
         *limited, _ = self._limit_images([*contents, self._build_content(view, False)[1]])
         if all(old is new for old, new in zip(contents, limited, strict=True)):
             return self._history
         return self._history[: self._first] + [
             exchange if content is exchange.content else self._replace_content(exchange, content)
-            for exchange, content in zip(shown, limited, strict=True)
+            for exchange, content in zip(exchanges, limited, strict=True)
         ]
 
     def _limit_images(self, contents: Sequence[Content]) -> list[Content]:
         """Drop the oldest images beyond the role's limits. Raises RoleError if not even the newest image fits."""
         limits, token = self.role.images, self.frame.image
-        shown = [image for content in contents for image in find_images(content)]
-        if limits is None or token is None or not shown:
+        images_in_context = [image for content in contents for image in find_images(content)]
+        if limits is None or token is None or not images_in_context:
             return [*contents]
-        sizes = [token.fit_image(image).tokens for image in shown]
+        sizes = [token.fit_image(image).tokens for image in images_in_context]
         if not (count := limits.count_kept(sizes)):
             raise RoleError(
                 f"role {self.role.role}: images.tokens: {limits.tokens} tokens have no room for an image of "
@@ -297,9 +297,9 @@ class ChatPlayer:
         if memory.kind != "summary" or not self.streams or self._summed_up:
             return False
         last = self._history[-1]
-        grown = len(last.reply) - self.streams[-1].turns.count(self.streams[-1].turns[-1]) if last.stripped else 0
-        grown += sum(len(new.prompt) - len(old.prompt) for new, old in zip(history, self._history, strict=True))
-        closed = len(self.streams[-1]) + grown + len(self.frame.close(last.finish))
+        growth = len(last.reply) - self.streams[-1].turns.count(self.streams[-1].turns[-1]) if last.stripped else 0
+        growth += sum(len(new.prompt) - len(old.prompt) for new, old in zip(history, self._history, strict=True))
+        closed = len(self.streams[-1]) + growth + len(self.frame.close(last.finish))
         used = closed + len(self._encode(*self._build_content(view, first=False))[0])
         if self._count_missing(used) <= 0:
             return False

@@ -39,7 +39,7 @@ class Table(NamedTuple):
     """Share that the other side demands; None without an offer."""
     turn: int
     """Number of turns played."""
-    left: int
+    turns_left: int
     """Remaining turns, including this one."""
     breakdown: float
     """Probability that a counteroffer ends the match."""
@@ -60,7 +60,7 @@ def parse_view(view: View) -> Table:
         values=values,
         offer=offer,
         turn=facts["turn"],
-        left=facts["turns_left"],
+        turns_left=facts["turns_left"],
         breakdown=facts.get("breakdown", 0.0),
     )
 
@@ -83,8 +83,8 @@ def list_shares(pool: Triple) -> tuple[Triple, ...]:
 
 def choose_demand(pool: Triple, values: Triple, aspiration: float) -> Triple:
     """Return the least valuable share that is worth at least the aspiration, with the fewest items in a tie."""
-    priced = [(worth(values, share), sum(share), share) for share in list_shares(pool)]
-    return min(entry for entry in priced if entry[0] >= aspiration)[2]
+    priced_shares = [(worth(values, share), sum(share), share) for share in list_shares(pool)]
+    return min(entry for entry in priced_shares if entry[0] >= aspiration)[2]
 
 
 def format_offer(share: Triple) -> str:
@@ -92,16 +92,16 @@ def format_offer(share: Triple) -> str:
     return "OFFER " + " ".join(map(str, share))
 
 
-def concede(turn: int, left: int) -> float:
+def concede(turn: int, turns_left: int) -> float:
     """Settle for the full value at first, then for less in equal steps: 10, 8, 6, 4, 2 in ten turns.
 
     Returns the aspiration.
     """
-    acts_left = (left + 1) // 2
+    acts_left = (turns_left + 1) // 2
     return WORTH * acts_left / (acts_left + turn // 2)
 
 
-def insist(turn: int, left: int) -> float:
+def insist(turn: int, turns_left: int) -> float:
     """Settle for 8 of 10 at every turn.
 
     Returns the aspiration.
@@ -109,7 +109,7 @@ def insist(turn: int, left: int) -> float:
     return 8
 
 
-def split_evenly(turn: int, left: int) -> float:
+def split_evenly(turn: int, turns_left: int) -> float:
     """Settle for half of the full value at every turn.
 
     Returns the aspiration.
@@ -136,7 +136,7 @@ class AspirationNegotiator:
     def act(self, view: View) -> str:
         """Return ACCEPT or an OFFER act."""
         seen = parse_view(view)
-        return decide(seen, self.aspiration(seen.turn, seen.left))
+        return decide(seen, self.aspiration(seen.turn, seen.turns_left))
 
     def chances(self, view: View) -> dict[str, float]:
         """Return probability 1 for the act that `act` returns."""
@@ -196,10 +196,10 @@ class Novice(Naive):
 
 def list_offers(view: View) -> list[str]:
     """Return OFFER acts for the splits that the view lists, else for all shares of the pool."""
-    shown = view.private.get("splits")
+    splits = view.private.get("splits")
     return (
-        [f"OFFER {share}" for share, *_ in shown]
-        if shown
+        [f"OFFER {share}" for share, *_ in splits]
+        if splits
         else [format_offer(s) for s in list_shares(parse_view(view).pool)]
     )
 
@@ -213,16 +213,16 @@ class RandomExploiter:
     def act(self, view: View) -> str:
         """Return ACCEPT if continuing is not worth more on average, else an OFFER that demands the full pool."""
         seen = parse_view(view)
-        if seen.offer is not None and seen.offer_value >= self.expected_gain(seen.pool, seen.values, seen.left):
+        if seen.offer is not None and seen.offer_value >= self.expected_gain(seen.pool, seen.values, seen.turns_left):
             return "ACCEPT"
         return format_offer(seen.pool)
 
-    def expected_gain(self, pool: Triple, values: Triple, left: int) -> float:
-        """Return the expected gain of demanding everything with `left` turns left and stopping optimally later."""
-        if left < 2:
+    def expected_gain(self, pool: Triple, values: Triple, turns_left: int) -> float:
+        """Return the expected gain of demanding everything now and stopping optimally later."""
+        if turns_left < 2:
             return 0.0
-        later = self.expected_gain(pool, values, left - 2)
-        replies = [max(worth(values, share), later) if left > 2 else 0.0 for share in list_shares(pool)]
+        later = self.expected_gain(pool, values, turns_left - 2)
+        replies = [max(worth(values, share), later) if turns_left > 2 else 0.0 for share in list_shares(pool)]
         return (WORTH + sum(replies)) / (len(replies) + 2)
 
 
@@ -240,7 +240,7 @@ class AspirationExploiter:
     def act(self, view: View) -> str:
         """Return ACCEPT or the OFFER with the greatest expected gain, after learning from the opponent's last act."""
         seen = parse_view(view)
-        if seen.turn < 2 or seen.turn + seen.left != self.turns:
+        if seen.turn < 2 or seen.turn + seen.turns_left != self.turns:
             self._start_match(seen)
         elif seen.offer is not None:
             self._learn(seen.turn - 1, seen.offer)
@@ -258,7 +258,7 @@ class AspirationExploiter:
             v for v in vectors
             if worth(v, pool) == WORTH and all(map(max, v, own)) and any(map(min, v, own))
         ]  # fmt: skip
-        self.turns = seen.turn + seen.left
+        self.turns = seen.turn + seen.turns_left
         self.all_minds = self.belief = (1 << len(minds)) - 1
         self.gains = {share: worth(own, share) for share in list_shares(pool)}
         self.remainder_gains = {share: worth(own, remainder(pool, share)) for share in list_shares(pool)}
@@ -266,14 +266,14 @@ class AspirationExploiter:
         self.demands: dict[int, dict[Triple, int]] = {}
         self.best_demands: dict[tuple[int, int], tuple[int, Triple]] = {}
         for turn in range(1 - seen.turn % 2, self.turns, 2):
-            wanted = self.aspiration(turn, self.turns - turn)
+            aspiration = self.aspiration(turn, self.turns - turn)
             self.options[turn] = {
-                share: sum(1 << i for i, v in enumerate(minds) if worth(v, remainder(pool, share)) >= wanted)
+                share: sum(1 << i for i, v in enumerate(minds) if worth(v, remainder(pool, share)) >= aspiration)
                 for share in sorted(list_shares(pool), key=self.gains.__getitem__, reverse=True)
             }
             demands = self.demands.setdefault(turn, {})
             for i, v in enumerate(minds):
-                share = choose_demand(pool, v, wanted)
+                share = choose_demand(pool, v, aspiration)
                 demands[share] = demands.get(share, 0) | 1 << i
         if seen.offer is not None:
             self._restrict_belief(self.demands[seen.turn - 1].get(seen.offer, 0))

@@ -30,19 +30,19 @@ class Situation(NamedTuple):
     """Number of items of each kind."""
     values: Triple
     """Value of one item of each kind to the speaker."""
-    theirs: Triple | None
+    offer: Triple | None
     """Share that the other side demands; None without an offer."""
-    asked: Triple | None
+    demand: Triple | None
     """Share that the speaker demands now; None if it accepts."""
-    before: Triple | None
+    last_demand: Triple | None
     """Share that the speaker demanded last; None before its first demand."""
-    left: int
+    turns_left: int
     """Remaining turns, including this one."""
 
     @property
     def offer_value(self) -> int:
         """Value to the speaker of accepting the standing offer; 0 without one."""
-        return worth(self.values, remainder(self.pool, self.theirs)) if self.theirs is not None else 0
+        return worth(self.values, remainder(self.pool, self.offer)) if self.offer is not None else 0
 
     @property
     def favourite(self) -> int | None:
@@ -53,7 +53,7 @@ class Situation(NamedTuple):
 
 def remark(seen: Situation, rng: np.random.Generator, used: frozenset[str] = frozenset()) -> str:
     """Draw a true remark that fits the speaker's act, if possible not in `used`: one line of at most 60 characters."""
-    fitting = [text for text in (_demand_remarks(seen) if seen.asked else _acceptance_remarks(seen)) if _fits(text)]
+    fitting = [text for text in (_demand_remarks(seen) if seen.demand else _acceptance_remarks(seen)) if _fits(text)]
     fresh = [text for text in fitting if text not in used] or fitting
     return fresh[int(rng.integers(len(fresh)))]
 
@@ -71,22 +71,22 @@ def _acceptance_remarks(seen: Situation) -> Iterator[str]:
         yield f"Gladly: {seen.offer_value} of {WORTH} is good for me."
     elif seen.offer_value < POOR:
         yield f"Only {seen.offer_value} of {WORTH} for me, but I take it."
-    if seen.favourite is not None and seen.theirs is not None and seen.theirs[seen.favourite] == 0:
+    if seen.favourite is not None and seen.offer is not None and seen.offer[seen.favourite] == 0:
         yield f"Deal: I get all the {seen.items[seen.favourite]}, my favourites."
 
 
 def _demand_remarks(seen: Situation) -> Iterator[str]:
-    assert seen.asked is not None
-    own = worth(seen.values, seen.asked)
-    if seen.left == 1:
+    assert seen.demand is not None
+    own = worth(seen.values, seen.demand)
+    if seen.turns_left == 1:
         yield "Time is up, a pity."
         return
     yield f"That is worth {own} of {WORTH} to me."
-    yield from _preference_remarks(seen, seen.asked)
-    if seen.theirs is None:
+    yield from _preference_remarks(seen, seen.demand)
+    if seen.offer is None:
         yield "Let us begin with this."
         return
-    if seen.left <= LATE:
+    if seen.turns_left <= LATE:
         yield "Time is running out, take this."
     if seen.offer_value < min(own, GOOD):
         yield f"Only {seen.offer_value} of {WORTH} for me? I want more."
@@ -94,12 +94,12 @@ def _demand_remarks(seen: Situation) -> Iterator[str]:
     elif seen.offer_value < own:
         yield f"Close: {seen.offer_value} of {WORTH} for me. I want a little more."
     best = seen.favourite
-    if best is not None and seen.theirs[best] == seen.pool[best]:
+    if best is not None and seen.offer[best] == seen.pool[best]:
         yield f"You would keep all the {seen.items[best]}, my favourites."
-    if seen.before is not None and own < worth(seen.values, seen.before):
+    if seen.last_demand is not None and own < worth(seen.values, seen.last_demand):
         yield "I ask for less than before."
         yield f"I come down to {own} of {WORTH}."
-    if seen.before == seen.asked:
+    if seen.last_demand == seen.demand:
         yield "I stay with my offer."
 
 
@@ -110,8 +110,8 @@ def _preference_remarks(seen: Situation, demanded: Triple) -> Iterator[str]:
         yield f"I care most about the {seen.items[best]}."
         yield f"Each of the {seen.items[best]} is worth {seen.values[best]} to me."
         if demanded[best] == seen.pool[best]:
-            left = (item for item, share in zip(seen.items, demanded, strict=True) if share == 0)
-            yield from (f"I take the {seen.items[best]}, you take the {item}." for item in left)
+            leftovers = (item for item, share in zip(seen.items, demanded, strict=True) if share == 0)
+            yield from (f"I take the {seen.items[best]}, you take the {item}." for item in leftovers)
     for item, count, value, share in zip(seen.items, seen.pool, seen.values, demanded, strict=True):
         if value == 0:
             yield f"I have no use for the {item}."
@@ -125,7 +125,7 @@ class TalkativeNegotiator:
     def __init__(self, script: ScriptedPolicy, seed: int) -> None:
         self.script, self.rng = script, np.random.default_rng((seed, 1))
         self.used: frozenset[str] = frozenset()
-        self.before: Triple | None = None
+        self.last_demand: Triple | None = None
 
     def act(self, view: View) -> str:
         """Return the scripted policy's act, with a new remark after "|" if it offers or accepts."""
@@ -133,18 +133,18 @@ class TalkativeNegotiator:
         kind, _, numbers = act.partition(" ")
         if kind not in ("OFFER", "ACCEPT"):
             return act
-        seen, asked = parse_view(view), tuple(map(int, numbers.split())) or None
+        seen, demand = parse_view(view), tuple(map(int, numbers.split())) or None
         items = tuple(view.public["items"])
         situation = Situation(
             items=items,
             pool=seen.pool,
             values=seen.values,
-            theirs=seen.offer,
-            asked=asked,
-            before=self.before,
-            left=seen.left,
+            offer=seen.offer,
+            demand=demand,
+            last_demand=self.last_demand,
+            turns_left=seen.turns_left,
         )
-        self.before = asked
+        self.last_demand = demand
         text = remark(situation, self.rng, self.used)
         self.used |= {text}
         return f"{act} | {text}"

@@ -25,19 +25,19 @@ from games.names import nearest
 
 @dataclass(frozen=True)
 class Kind:
-    """Kind of scripted policy: how to create it, how to parse its argument, and which games it can play."""
+    """Kind of scripted policy: its factory, the parser of its argument, and the games it can play."""
 
     make: Callable[..., ScriptedPolicy]
-    """Factory of the policy, called with (seed), or with (seed, game, argument) if there is a `read`."""
+    """Factory of the policy, called with (seed), or with (seed, game, argument) if `parse` is set."""
     plays: str
     """Games that it plays, in a few words for listings."""
     games: tuple[str, ...] | None = None
     """Names of the only games that it can play; None if it can play any."""
     picks: bool = False
     """Whether it chooses among listed legal acts."""
-    read: Callable[[str | None], Any] | None = None
+    parse: Callable[[str | None], Any] | None = None
     """Function that parses the argument's text, None without one. Raises ValueError with the expected form."""
-    unfit: Callable[[Game, Any], str] = lambda game, argument: ""
+    find_obstacle: Callable[[Game, Any], str] = lambda game, argument: ""
     """Function from (game, argument) to the reason why the policy cannot play the game, or ""."""
 
     @property
@@ -53,8 +53,8 @@ class Kind:
         return ": ".join([*(line.partition(";")[0].rstrip(".") for line in lines[:-1]), lines[-1]])
 
     def __call__(self, seed: int, game: Game | None = None, argument: Any = None) -> ScriptedPolicy:
-        """Create a scripted policy for one seat of one match. `game` and `argument` are needed if there is a `read`."""
-        return self.make(seed, game, argument) if self.read else self.make(seed)
+        """Create a scripted policy for one seat of one match. `game` and `argument` are needed if `parse` is set."""
+        return self.make(seed, game, argument) if self.parse else self.make(seed)
 
 
 GAME_PLAYERS: Mapping[str, str] = {
@@ -108,10 +108,10 @@ def _make_own_kind(name: str, games: str) -> Kind:
         """Player defined as a function by its game or a user's file, which describes it."""
         return _make_player(name, game.players[name], game, seed)
 
-    def unfit(game: Game, argument: None) -> str:
+    def find_obstacle(game: Game, argument: None) -> str:
         return "" if name in game.players else f"{name} plays {games}, not {game.name}"
 
-    return Kind(make, games, read=_refuse_argument, unfit=unfit)
+    return Kind(make, games, parse=_refuse_argument, find_obstacle=find_obstacle)
 
 
 def _make_file_kind(spec: str, file: Path) -> Kind:
@@ -124,14 +124,14 @@ def _make_file_kind(spec: str, file: Path) -> Kind:
     def make(seed: int, game: Game, argument: None) -> ScriptedPolicy:
         return _make_player(spec, function, game, seed)
 
-    def unfit(game: Game, argument: None) -> str:
+    def find_obstacle(game: Game, argument: None) -> str:
         try:
             inspect.signature(function).bind(game, 0)
         except TypeError as error:
             return f"{_shorten(spec)}: {error}: {CALLED}"
         return ""
 
-    return Kind(make, "what it is written for", read=_refuse_argument, unfit=unfit)
+    return Kind(make, "what it is written for", parse=_refuse_argument, find_obstacle=find_obstacle)
 
 
 CALLED = "it is called with the game and a seed, and must return a function from a View to an act"
@@ -189,11 +189,11 @@ def _read_bargainer(name: str | None) -> str:
     return name
 
 
-def _unfit_to_talk(game: Game, name: str) -> str:
+def _find_talk_obstacle(game: Game, name: str) -> str:
     if game.name != NEGOTIATION:
         return f"{TALKATIVE}:{_shorten(name)} plays {NEGOTIATION}, not {game.name}"
     kind, argument = _parse_spec(name, game)
-    return kind.unfit(game, argument)
+    return kind.find_obstacle(game, argument)
 
 
 def add_remarks(spec: str, game: Game) -> str:
@@ -212,21 +212,29 @@ SCRIPTED: Mapping[str, Kind] = {
         search.Minimax,
         "two seats, perfect information",
         picks=True,
-        read=search.parse_depth,
-        unfit=search.unfit_for_minimax,
+        parse=search.parse_depth,
+        find_obstacle=search.find_minimax_obstacle,
     ),
     "mcts": Kind(
-        search.make_mcts, "perfect information", picks=True, read=search.parse_effort, unfit=search.unfit_for_mcts
+        search.make_mcts,
+        "perfect information",
+        picks=True,
+        parse=search.parse_effort,
+        find_obstacle=search.find_mcts_obstacle,
     ),
-    "cfr": Kind(solved.make_cfr, "small zero-sum games", read=solved.parse_iterations, unfit=solved.unfit_for_cfr),
-    "nash": Kind(solved.make_nash, "small zero-sum games", read=solved.parse_alpha, unfit=solved.unfit_for_nash),
+    "cfr": Kind(
+        solved.make_cfr, "small zero-sum games", parse=solved.parse_iterations, find_obstacle=solved.find_cfr_obstacle
+    ),
+    "nash": Kind(
+        solved.make_nash, "small zero-sum games", parse=solved.parse_alpha, find_obstacle=solved.find_nash_obstacle
+    ),
     **_make_kinds(negotiators.SCRIPTED, dict.fromkeys(negotiators.SCRIPTED, ("negotiation",))),
     **_make_kinds(matrix_players.SCRIPTED, matrix_players.GAMES),
     **_make_kinds(bidders.SCRIPTED, bidders.GAMES),
     **_make_kinds(guessers.SCRIPTED, guessers.GAMES),
     **_make_kinds(teammates.SCRIPTED, teammates.GAMES),
     **{name: _make_own_kind(name, games) for name, games in GAME_PLAYERS.items()},
-    TALKATIVE: Kind(_make_talkative, NEGOTIATION, read=_read_bargainer, unfit=_unfit_to_talk),
+    TALKATIVE: Kind(_make_talkative, NEGOTIATION, parse=_read_bargainer, find_obstacle=_find_talk_obstacle),
 }
 
 
@@ -288,16 +296,16 @@ def _parse_spec(spec: str, game: Game | None = None) -> tuple[Kind, Any]:
     if (game is not None and spec in game.players) or (spec in list_loaded_players() and spec not in SCRIPTED):
         return _make_own_kind(spec, game.name if game is not None and spec in game.players else "another game"), None
     name, colon, text = (spec, "", "") if spec in SCRIPTED else spec.partition(":")
-    if name not in SCRIPTED or (colon and not SCRIPTED[name].read):
+    if name not in SCRIPTED or (colon and not SCRIPTED[name].parse):
         alone = f" ({name} takes no argument)" if name in SCRIPTED else ""
         raise ScriptedPolicyError(
             f"unknown scripted policy '{_shorten(spec)}'{nearest(spec, SCRIPTED) or nearest(name, SCRIPTED)}{alone}"
         )
     kind = SCRIPTED[name]
-    if kind.read is None:
+    if kind.parse is None:
         return kind, None
     try:
-        return kind, kind.read(text if colon else None)
+        return kind, kind.parse(text if colon else None)
     except ValueError as expected:
         raise ScriptedPolicyError(f"scripted policy '{_shorten(spec)}': {expected}") from None
 
@@ -305,8 +313,8 @@ def _parse_spec(spec: str, game: Game | None = None) -> tuple[Kind, Any]:
 def _check_fit(spec: str, kind: Kind, argument: Any, game: Game) -> None:
     if kind.games is not None and game.name not in kind.games:
         raise ScriptedPolicyError(f"{_shorten(spec)} plays {' and '.join(kind.games)}, not {game.name}")
-    if why := kind.unfit(game, argument):
-        raise ScriptedPolicyError(why)
+    if obstacle := kind.find_obstacle(game, argument):
+        raise ScriptedPolicyError(obstacle)
 
 
 def _shorten(spec: str) -> str:

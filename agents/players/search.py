@@ -161,8 +161,8 @@ class CloneMcts:
         return max(node.children.values(), key=lambda c: c.totals[mover] / c.visits + bonus / math.sqrt(c.visits))
 
     def _evaluate(self, position: ClonePosition) -> Sequence[float]:
-        ended = position.mover < 0
-        ends = [position.payoffs()] if ended else [position.play_out(self.rng) for _ in range(self.rollouts)]
+        is_terminal = position.mover < 0
+        ends = [position.payoffs()] if is_terminal else [position.play_out(self.rng) for _ in range(self.rollouts)]
         self.min_payoff = min(self.min_payoff, *map(min, ends))
         self.max_payoff = max(self.max_payoff, *map(max, ends))
         return [sum(payoffs) / len(ends) for payoffs in zip(*ends, strict=True)]
@@ -199,7 +199,7 @@ def _read_count(text: str, expected: str) -> int:
     return int(text)
 
 
-def unfit_for_mcts(game: Game, effort: tuple[int, int]) -> str:
+def find_mcts_obstacle(game: Game, effort: tuple[int, int]) -> str:
     """Return the reason why Monte Carlo tree search cannot play a game; "" if it can."""
     return _explain_cheating("mcts", game)
 
@@ -211,10 +211,10 @@ def _explain_cheating(player: str, game: Game) -> str:
     return f"{player} would cheat: it looks at the whole state, and {get_title(game)} hides something, or may do so"
 
 
-def unfit_for_minimax(game: Game, depth: int | None) -> str:
+def find_minimax_obstacle(game: Game, depth: int | None) -> str:
     """Return the reason why minimax cannot play a game, to the end or `depth` acts deep; "" if it can."""
-    if hidden := _explain_cheating("minimax", game):
-        return hidden
+    if obstacle := _explain_cheating("minimax", game):
+        return obstacle
     if len(game.possible_agents) != 2:
         return f"minimax plays for two seats: {game.name} has {len(game.possible_agents)}"
     if isinstance(game, SpielRules) and (kind := game.spiel.get_type()).chance_mode != kind.ChanceMode.DETERMINISTIC:

@@ -32,7 +32,7 @@ class Endpoints:
 
     def __init__(self, specs: Mapping[str, EndpointSpec] | None = None) -> None:
         self._specs = {"": EndpointSpec()} | dict(specs or {})
-        self._made: dict[str, Endpoint] = {}
+        self._endpoints: dict[str, Endpoint] = {}
 
     def at(self, spec: str) -> Endpoint:
         """Return the server of an endpoint spec, created once for all its models. Raises EndpointError on failure."""
@@ -43,9 +43,9 @@ class Endpoints:
             raise EndpointError(
                 f"unknown server '{to_one_line(name, 80)}' in {to_one_line(spec, 80)}{hint}: name its url"
             )
-        if name not in self._made:
-            self._made[name] = Endpoint(self._specs[name], f"endpoint@{name}" if name else "endpoint")
-        return self._made[name]
+        if name not in self._endpoints:
+            self._endpoints[name] = Endpoint(self._specs[name], f"endpoint@{name}" if name else "endpoint")
+        return self._endpoints[name]
 
     async def check(self, specs: Iterable[str]) -> list[str]:
         """Ask each server of these specs for its models. Returns warnings and raises errors like `Endpoint.check`."""
@@ -57,8 +57,8 @@ class Endpoints:
 
     def status(self) -> str:
         """Return the numbers of answered requests and requests in flight as text; "" if no server has been used."""
-        made = self._made.values()
-        if not made:
+        endpoints = self._endpoints.values()
+        if not endpoints:
             return ""
-        replies, waiting = sum(server.replies for server in made), sum(server.waiting for server in made)
+        replies, waiting = sum(server.replies for server in endpoints), sum(server.waiting for server in endpoints)
         return f"{replies} replies, {waiting} requests under way"

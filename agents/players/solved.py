@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from agents.player import ScriptedPolicy
-from agents.players.search import Minimax, unfit_for_minimax
+from agents.players.search import Minimax, find_minimax_obstacle
 from games.abilities import SpielRules
 from games.contracts import Game, View
 
@@ -53,7 +53,7 @@ def make_nash(seed: int, game: Game, alpha: float | None) -> ScriptedPolicy:
     """Play a Nash equilibrium (minimax if nothing is hidden); `nash:ALPHA` sets Kuhn poker's bluff rate, 0 to 1/3."""
     if game.perfect_information:
         return Minimax(seed, game)
-    assert isinstance(game, SpielRules), "unfit_for_nash rejects all other games"
+    assert isinstance(game, SpielRules), "find_nash_obstacle rejects all other games"
     if is_kuhn(game):
         return MixedStrategyPlayer(seed, game, kuhn_strategy(ALPHA if alpha is None else alpha))
     return MixedStrategyPlayer(seed, game, solve_equilibrium(str(game.spiel)))
@@ -219,17 +219,17 @@ def is_kuhn(game: Game) -> bool:
     return bool(game.spiel.get_type().short_name == "kuhn_poker")
 
 
-def unfit_for_cfr(game: Game, iterations: int) -> str:
+def find_cfr_obstacle(game: Game, iterations: int) -> str:
     """Return the reason why CFR cannot solve a game; "" if it can. `iterations` has no effect."""
     return _explain_unsolvable(game, "cfr")
 
 
-def unfit_for_nash(game: Game, alpha: float | None) -> str:
+def find_nash_obstacle(game: Game, alpha: float | None) -> str:
     """Return the reason why `nash` cannot play a game; "" if it can. `alpha` is only for Kuhn poker."""
     if alpha is not None and not is_kuhn(game):
         return f"nash:{alpha:g} is an equilibrium of kuhn_poker: write nash for {game.name}"
     if game.perfect_information:
-        return unfit_for_minimax(game, None).replace("give minimax a depth", "use minimax with a depth")
+        return find_minimax_obstacle(game, None).replace("give minimax a depth", "use minimax with a depth")
     return _explain_unsolvable(game, "nash")
 
 

@@ -64,31 +64,31 @@ class EndpointSpec(BaseModel):
 
 
 class Spend:
-    """Account of a run's input (`read`) and output (`wrote`) tokens at a server, with the server's spend limits.
+    """Account of a run's input and output tokens at a server, with the server's spend limits.
 
     A call first reserves its maximum, so that no limit is exceeded.
     """
 
     def __init__(self, spec: EndpointSpec) -> None:
-        self.spec, self.read, self.wrote = spec, 0, 0
+        self.spec, self.input_tokens, self.output_tokens = spec, 0, 0
 
     @property
     def cost(self) -> float:
         """Total cost so far in the prices' currency, reservations included."""
-        return (self.read * self.spec.price_in + self.wrote * self.spec.price_out) / 1e6
+        return (self.input_tokens * self.spec.price_in + self.output_tokens * self.spec.price_out) / 1e6
 
-    def add(self, read: int, wrote: int) -> None:
+    def add(self, input_tokens: int, output_tokens: int) -> None:
         """Add input and output tokens; negative numbers cancel or correct a reservation."""
-        self.read, self.wrote = self.read + read, self.wrote + wrote
+        self.input_tokens, self.output_tokens = self.input_tokens + input_tokens, self.output_tokens + output_tokens
 
-    def reserve(self, read: int, wrote: int) -> None:
+    def reserve(self, input_tokens: int, output_tokens: int) -> None:
         """Reserve tokens for one call by adding them. Raises EndpointError if the call could exceed a limit."""
-        self.add(read, wrote)
-        tokens, spec = self.read + self.wrote, self.spec
+        self.add(input_tokens, output_tokens)
+        tokens, spec = self.input_tokens + self.output_tokens, self.spec
         over = spec.max_tokens is not None and tokens > spec.max_tokens
         too_expensive = spec.max_cost is not None and self.cost > spec.max_cost
         if over or too_expensive:
             limit = f"{spec.max_tokens} tokens" if over else f"{spec.max_cost:g}"
-            self.add(-read, -wrote)
-            used = f"{self.read + self.wrote} tokens" if over else f"{self.cost:.4g}"
+            self.add(-input_tokens, -output_tokens)
+            used = f"{self.input_tokens + self.output_tokens} tokens" if over else f"{self.cost:.4g}"
             raise EndpointError(f"spend limit: {limit} for the whole run, {used} used, and the next call may exceed it")

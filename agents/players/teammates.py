@@ -26,39 +26,39 @@ class CardKnowledge(NamedTuple):
         """Return the knowledge of this card after a matching hint; `hint` is a colour or rank, such as RED or 1."""
         return self._replace(ranks=hint) if hint.isdigit() else self._replace(colours=hint[0])
 
-    def fits(self, needed: set[str]) -> bool:
-        """Return True if the card is certainly one of the playable cards `needed`, such as R1."""
-        colours = self.colours or {card[0] for card in needed}
-        return bool(self.ranks) and all(colour + rank in needed for colour in colours for rank in self.ranks)
+    def fits(self, playable: set[str]) -> bool:
+        """Return True if the card is certainly one of the cards `playable`, such as R1."""
+        colours = self.colours or {card[0] for card in playable}
+        return bool(self.ranks) and all(colour + rank in playable for colour in colours for rank in self.ranks)
 
-    def may_fit(self, needed: set[str]) -> bool:
-        """Return True if the card may be one of the playable cards `needed`."""
-        return any(card[0] in (self.colours or card) and card[1] in (self.ranks or card) for card in needed)
+    def may_fit(self, playable: set[str]) -> bool:
+        """Return True if the card may be one of the playable cards `playable`."""
+        return any(card[0] in (self.colours or card) and card[1] in (self.ranks or card) for card in playable)
 
 
 def sure_teammate(view: View) -> str:
     """Play a card that hints prove playable, else prove a playable card to a teammate by a hint, else discard."""
-    needed = _find_playable_cards(view)
+    playable = _find_playable_cards(view)
     for slot, knowledge in enumerate(_read_own_cards(view), 1):
-        if knowledge.fits(needed):
+        if knowledge.fits(playable):
             return f"PLAY {slot}"
-    return _choose_hint(view, needed) or _choose_discard(view)
+    return _choose_hint(view, playable) or _choose_discard(view)
 
 
 def trusting_teammate(view: View) -> str:
     """Play the newest hinted card that may be playable; otherwise, act like sure_teammate."""
-    own, needed = _read_own_cards(view), _find_playable_cards(view)
+    own, playable = _read_own_cards(view), _find_playable_cards(view)
     for slot in range(len(own), 0, -1):
-        if own[slot - 1] != CardKnowledge("", "") and own[slot - 1].may_fit(needed):
+        if own[slot - 1] != CardKnowledge("", "") and own[slot - 1].may_fit(playable):
             return f"PLAY {slot}"
     return sure_teammate(view)
 
 
 def bold_teammate(view: View) -> str:
     """Play the oldest card that may be playable, hinted or not, until the last life; then act like sure_teammate."""
-    needed = _find_playable_cards(view)
+    playable = _find_playable_cards(view)
     for slot, knowledge in enumerate(_read_own_cards(view), 1):
-        if view.public["lives"] > 1 and knowledge.may_fit(needed):
+        if view.public["lives"] > 1 and knowledge.may_fit(playable):
             return f"PLAY {slot}"
     return sure_teammate(view)
 
@@ -72,21 +72,21 @@ def _find_playable_cards(view: View) -> set[str]:
     return {f"{pile[0]}{int(pile[1:]) + 1}" for pile in view.public["fireworks"].split()}
 
 
-def _choose_hint(view: View, needed: set[str]) -> str:
+def _choose_hint(view: View, playable: set[str]) -> str:
     """Return the hint that proves the most cards playable to teammates; "" if no hint proves any."""
-    gains = {act: _count_proofs(view, needed, act) for act in view.legal or () if act.startswith("HINT")}
+    gains = {act: _count_proofs(view, playable, act) for act in view.legal or () if act.startswith("HINT")}
     best = max(gains, key=gains.__getitem__, default="")
     return best if best and gains[best] else ""
 
 
-def _count_proofs(view: View, needed: set[str], act: str) -> int:
-    _, *whom, hint = act.split()
-    others = {other: hand for other, hand in view.private["hands"].items() if other in (whom or [other])}
+def _count_proofs(view: View, playable: set[str], act: str) -> int:
+    _, *targets, hint = act.split()
+    others = {other: hand for other, hand in view.private["hands"].items() if other in (targets or [other])}
     count = 0
     for other, hand in others.items():
         for known, card in zip(view.public["known"][other], hand, strict=True):
             knowledge = CardKnowledge.read(known)
-            count += hint[0] in card and not knowledge.fits(needed) and knowledge.apply_hint(hint).fits(needed)
+            count += hint[0] in card and not knowledge.fits(playable) and knowledge.apply_hint(hint).fits(playable)
     return count
 
 

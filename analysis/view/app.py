@@ -125,7 +125,7 @@ class Viewer:
     def match(self, query: Mapping[str, str], run: str, match: str) -> Any:
         """Return a match, related matches (`family`) and notes. `whole` in `query` raises the length limit of texts."""
         index = self.library.run(run)
-        unread = index.refresh(0.0)  # the page then asks again
+        unread_count = index.refresh(0.0)  # the page then asks again
         description = describe_match(
             index,
             match,
@@ -134,7 +134,7 @@ class Viewer:
             find_marks=self.services.marks,
         )
         match_notes = [note for note in notes.read_notes(index) if note["match"] == match]
-        return description | {"family": list_family(index, match), "notes": match_notes, "unread": unread}
+        return description | {"family": list_family(index, match), "notes": match_notes, "unread": unread_count}
 
     def near(self, query: Mapping[str, str], run: str, match: str) -> Any:
         """Return the ids `before` and `after` the match in the list that `query` filters and sorts, if they exist."""
@@ -156,44 +156,44 @@ class Viewer:
 
     def notes(self, query: Mapping[str, str], run: str) -> Any:
         """Return the run's notes that contain `query`'s `text`, ignoring case; all notes without a `text`."""
-        wanted = query.get("text", "").casefold()
-        return [note for note in notes.read_notes(self.library.run(run)) if wanted in note["text"].casefold()]
+        text = query.get("text", "").casefold()
+        return [note for note in notes.read_notes(self.library.run(run)) if text in note["text"].casefold()]
 
-    def note(self, posted: Mapping[str, Any], run: str) -> Any:
+    def note(self, fields: Mapping[str, Any], run: str) -> Any:
         """Add the posted note and return it, or remove the note with the id `remove` and return {}.
 
         Raises ConfigError for a turn that the match does not have.
         """
         index = self.library.run(run)
-        if "remove" in posted:
-            notes.remove(index, parse(NoteRemoval, posted).remove)
+        if "remove" in fields:
+            notes.remove(index, parse(NoteRemoval, fields).remove)
             return {}
-        note = parse(NotePost, posted)
+        note = parse(NotePost, fields)
         row = find_row(index, note.match)
         if note.turn is not None and note.turn >= len(row["turns"]):
             raise ConfigError(f"{note.match} has turns 0 to {len(row['turns']) - 1}")
         return notes.add(index, note.match, note.turn, note.text)
 
-    def sql(self, posted: Mapping[str, Any]) -> Any:
+    def sql(self, fields: Mapping[str, Any]) -> Any:
         """Run the posted SELECT over the posted runs: return column names, rows, and the total number of rows."""
-        request = parse(SqlPost, posted)
+        request = parse(SqlPost, fields)
         return runs.answer_sql([self.library.run(name) for name in request.runs], request.query)
 
-    def fork(self, posted: Mapping[str, Any], run: str, match: str) -> Any:
+    def fork(self, fields: Mapping[str, Any], run: str, match: str) -> Any:
         """Start `arena fork` for the match in a child process and return its `job` id."""
         index = self.library.run(run)
-        return self.jobs.fork(index, find_row(index, match), parse(ForkPost, posted))
+        return self.jobs.fork(index, find_row(index, match), parse(ForkPost, fields))
 
-    def control(self, posted: Mapping[str, Any], run: str) -> Any:
+    def control(self, fields: Mapping[str, Any], run: str) -> Any:
         """Stop the run and return its process id, or resume it and return the `job` id."""
-        action = self.jobs.stop if parse(ControlPost, posted).do == "stop" else self.jobs.resume
+        action = self.jobs.stop if parse(ControlPost, fields).do == "stop" else self.jobs.resume
         return action(self.library.run(run))
 
-    def play(self, posted: Mapping[str, Any]) -> Any:
+    def play(self, fields: Mapping[str, Any]) -> Any:
         """Start a match with a human player, in a new game or at a seat of a logged match, and return its `id`."""
-        if "match" not in posted:
-            return {"id": self.seats.start_new(parse(NewMatchPost, posted), self.library.runs())}
-        request = parse(PlayOnPost, posted)
+        if "match" not in fields:
+            return {"id": self.seats.start_new(parse(NewMatchPost, fields), self.library.runs())}
+        request = parse(PlayOnPost, fields)
         index = self.library.run(request.run)
         return {"id": self.seats.take_over(index, find_row(index, request.match), request)}
 
@@ -201,10 +201,10 @@ class Viewer:
         """Return the id and title of each running match with a human player."""
         return self.seats.list_running()
 
-    def end(self, posted: Mapping[str, Any], id: str) -> Any:
+    def end(self, fields: Mapping[str, Any], id: str) -> Any:
         """End a human player's match: at once, or `soon`, unless its page is reloaded within `RELOAD_SECONDS`."""
         seat = self.seats.seat(id)
-        seat.expire(RELOAD_SECONDS) if parse(EndPost, posted).soon else seat.end()
+        seat.expire(RELOAD_SECONDS) if parse(EndPost, fields).soon else seat.end()
         return {}
 
     def seat(self, query: Mapping[str, str], id: str) -> Any:
@@ -212,9 +212,9 @@ class Viewer:
         begin = query.get("from", "0")
         return self.seats.seat(id).read_since(int(begin) if begin.isdecimal() and len(begin) < 9 else 0)
 
-    def act(self, posted: Mapping[str, Any], id: str) -> Any:
+    def act(self, fields: Mapping[str, Any], id: str) -> Any:
         """Send a human player's action and speech to the match. Raises ConfigError if the match is over."""
-        request = parse(ActPost, posted)
+        request = parse(ActPost, fields)
         self.seats.seat(id).answer(request.act, request.talk)
         return {}
 

@@ -37,11 +37,11 @@ class FigureCache:
         computes it.
         """
         with self._lock:
-            now, name = self.index.fingerprint(), function.__name__
+            index_fingerprint, name = self.index.fingerprint(), function.__name__
             fingerprint, expires, answer = self._answers.get(name, ("", 0.0, None))
-            if fingerprint != now and monotonic() >= expires:
+            if fingerprint != index_fingerprint and monotonic() >= expires:
                 start, answer = monotonic(), self._compute(function, *arguments)
-                self._answers[name] = (now, monotonic() + REUSE_FACTOR * (monotonic() - start), answer)
+                self._answers[name] = (index_fingerprint, monotonic() + REUSE_FACTOR * (monotonic() - start), answer)
             return answer
 
     def _compute(self, function: Callable[..., Any], *arguments: Any) -> Any:

@@ -129,8 +129,10 @@ def make_charts(
         words = name_figure(shown_keys[0]).words
         heading = words[0].upper() + words[1:] if title == "Success" and len(keys) == 1 else title
         note = f"the {MAX_LINES} most frequent of {len(keys)}" if len(keys) > MAX_LINES else ""
-        still = bounds == SHARE and all(float(frame[key].max() - frame[key].min()) < MIN_MOVE for key in shown_keys)
-        yield Curve(heading, tuple(shown_keys), series, [*levels(keys)], bounds, note, still)
+        is_constant = bounds == SHARE and all(
+            float(frame[key].max() - frame[key].min()) < MIN_MOVE for key in shown_keys
+        )
+        yield Curve(heading, tuple(shown_keys), series, [*levels(keys)], bounds, note, is_constant)
 
 
 def _make_label(match: re.Match[str], key: str) -> str:
@@ -148,9 +150,9 @@ def _make_points(frame: pd.DataFrame, key: str, intervals: IntervalsOf) -> list[
 def intervals(log: Frames, key: str) -> dict[int, Interval]:
     """Return a metric's mean over matches with its 95 % interval, by iteration; empty if the match log lacks it."""
     if key.startswith("payoff."):
-        paid = log.seats[log.seats["seat"] == key.removeprefix("payoff.")].dropna(subset=["payoff"])
-        paid = paid.merge(log.complete[["run", "match"]], on=["run", "match"])
-        rows = paid.groupby("iteration")["payoff"].agg(list).to_dict()
+        known_payoffs = log.seats[log.seats["seat"] == key.removeprefix("payoff.")].dropna(subset=["payoff"])
+        known_payoffs = known_payoffs.merge(log.complete[["run", "match"]], on=["run", "match"])
+        rows = known_payoffs.groupby("iteration")["payoff"].agg(list).to_dict()
         return {int(str(k)): mean_ci([float(value) for value in payoffs], ANY) for k, payoffs in rows.items()}
     if key.startswith("reward."):
         return _reward_intervals(log, key.removeprefix("reward."))
@@ -211,17 +213,17 @@ def outcomes(log: Frames) -> dict[str, Any] | None:
     matches, `front` the Pareto front, and `theory` the mean payoffs of the theoretical solutions.
     """
     with suppress(StoreError):
-        paid, theory = find_sides(log)
-        first, last = int(paid["iteration"].min()), int(paid["iteration"].max())
+        side_payoffs, theory = find_sides(log)
+        first, last = int(side_payoffs["iteration"].min()), int(side_payoffs["iteration"].max())
         clouds = []
         for number in dict.fromkeys([first, last]):
-            counts = paid[paid["iteration"] == number].groupby(["x", "y"]).size().reset_index()
+            counts = side_payoffs[side_payoffs["iteration"] == number].groupby(["x", "y"]).size().reset_index()
             rows = counts.astype("float64").to_numpy().tolist()
             total = sum(row[2] for row in rows)
             clouds.append({"iteration": number, "places": [[x, y, n / total] for x, y, n in rows]})
-        front = pareto_front(paid[["x", "y"]].astype("float64").to_numpy().tolist())
+        front = pareto_front(side_payoffs[["x", "y"]].astype("float64").to_numpy().tolist())
         marks = [[f"{name.replace('_', ' ')}, mean", *payoffs] for name, payoffs in theory.items()]
-        sides = [sanitize(side) for side in paid.attrs["sides"]]
+        sides = [sanitize(side) for side in side_payoffs.attrs["sides"]]
         return {"sides": sides, "clouds": clouds, "front": front, "theory": marks}
     return None
 

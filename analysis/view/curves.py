@@ -33,7 +33,7 @@ class Curves:
     def __init__(self, index: Index, theory: Theory | None) -> None:
         self.index, self.theory = index, theory
         self._known: dict[int, tuple[Stamp, dict[str, Interval]]] = {}
-        self._asked = False
+        self._has_answered = False
         self._newest_frames: tuple[int, Frames | None] = (-1, None)
 
     def charts(self) -> dict[str, Any]:
@@ -44,7 +44,7 @@ class Curves:
         """
         frame = Frames({RUN_NAME: self.index.reader}, {RUN_NAME: []}).iterations
         keys = [str(key) for key in frame.columns if str(key).startswith(LOGGED_METRICS) and is_numeric(frame[key])]
-        first, self._asked = not self._asked, True
+        first, self._has_answered = not self._has_answered, True
         unread = len(frame) if first else self._read_more([int(k) for k in frame["iteration"]], keys)
         is_zero_sum_run = not first and self._is_zero_sum()
         metric_charts = make_charts(

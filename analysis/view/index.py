@@ -72,7 +72,7 @@ class Index:
             while unread and patience:
                 number = unread[0]
                 try:
-                    part = self._read(number)
+                    part = self._read_iteration(number)
                     self.damaged.pop(number, None)
                 except StoreError as error:  # only this iteration is damaged
                     part, self.damaged[number] = _make_empty(), printable(str(error))
@@ -170,7 +170,7 @@ class Index:
             if {n for n, _ in parsed} != {_CREDIT}
         }
 
-    def _read(self, number: int) -> Any:
+    def _read_iteration(self, number: int) -> Any:
         """Return an iteration's short rows: all if it is sealed, else those read before and the next ones."""
         if self.is_sealed(number):
             self._tails.pop(number, None)
@@ -223,10 +223,10 @@ def _make_rows(log: Any, extremes: Mapping[str, tuple[float, float]]) -> Any:
     payoff = seats["payoff"].to_numpy(zero_copy_only=False).astype(float)
     is_counted = np.isfinite(payoff) & seats["trained"].to_numpy(zero_copy_only=False).astype(bool)
     sums, counts = (np.bincount(match_rows[is_counted], w, len(ids)) for w in (payoff[is_counted], None))
-    paid = np.divide(sums, counts, where=counts > 0, out=np.full(len(ids), np.nan))
+    mean_payoffs = np.divide(sums, counts, where=counts > 0, out=np.full(len(ids), np.nan))
     columns = {name: log[name] for name in MATCH_COLUMNS if name != "id"}
     return pa.table(
         {"match": log["id"], **columns, "seats": log["seats"], "payoffs": log["payoffs"]}
-        | {"turns": pc.list_value_length(log["turns"]), "paid": pa.array(paid, from_pandas=True)}
+        | {"turns": pc.list_value_length(log["turns"]), "paid": pa.array(mean_payoffs, from_pandas=True)}
         | {name: pa.array([end[k] for end in ends], pa.float64()) for k, name in enumerate(("low", "high"))}
     )

@@ -105,7 +105,7 @@ class Jobs:
         """
         if find_process(index) is not None:
             raise ConfigError("this run is already running")
-        return self._start(["resume", "--json", "--", str(index.reader.path)], apart=True)
+        return self._start(["resume", "--json", "--", str(index.reader.path)], new_session=True)
 
     def close(self) -> None:
         """Terminate all running children except resumed runs."""
@@ -113,7 +113,7 @@ class Jobs:
             if job.child.poll() is None and os.getpgid(job.child.pid) == os.getpgid(0):
                 job.child.terminate()
 
-    def _start(self, arguments: Sequence[str], apart: bool = False) -> dict[str, Any]:
+    def _start(self, arguments: Sequence[str], new_session: bool = False) -> dict[str, Any]:
         if not self.command:
             raise ConfigError("no process can be started here: open the page with arena view")
         if sum(job.child.poll() is None for job in self._jobs.values()) >= MAX_RUNNING:
@@ -122,7 +122,7 @@ class Jobs:
             del self._jobs[next(iter(self._jobs))]
         out, err = (tempfile.TemporaryFile() for _ in range(2))  # noqa: SIM115 the job keeps them open
         child = subprocess.Popen(
-            [*self.command, *arguments], stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=apart
+            [*self.command, *arguments], stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=new_session
         )
         id = secrets.token_hex(8)
         self._jobs[id] = Job(child, out, err)

@@ -46,10 +46,17 @@ def build_league_graph(run: Path) -> dict[str, Any]:
     counts = seats.groupby("policy")["match"].nunique().sort_values(ascending=False, kind="stable")
     learners = {str(name) for name in seats.loc[seats["trained"], "policy"]}
     names = [str(name) for name in counts.index[:MAX_NODES]]
-    rated = {str(row["policy"]): [row["mu"], row["sigma"]] for row in ratings(log).to_dict("records")}  # the last wins
+    ratings_by_policy = {
+        str(row["policy"]): [row["mu"], row["sigma"]] for row in ratings(log).to_dict("records")
+    }  # the last wins
     return {
         "nodes": [
-            {"name": name, "matches": int(counts[name]), "learns": name in learners, "rating": rated.get(name)}
+            {
+                "name": name,
+                "matches": int(counts[name]),
+                "learns": name in learners,
+                "rating": ratings_by_policy.get(name),
+            }
             for name in names
         ],
         "edges": [

@@ -97,9 +97,9 @@ def list_figures(log: Frames, evaluations: Sequence[Evaluation]) -> list[Figure]
 
 def is_zero_sum(log: Frames) -> bool:
     """Return True if all paid seats learn and nearly all matches sum to zero, so that mean payoffs say nothing."""
-    paid = log.seats.dropna(subset=["payoff"]).astype({"payoff": "float64"})
-    learners = paid[paid.groupby("match")["trained"].transform("min").astype(bool)] if len(paid) else paid
-    if learners.empty or len(learners) < len(paid):
+    payoffs = log.seats.dropna(subset=["payoff"]).astype({"payoff": "float64"})
+    learners = payoffs[payoffs.groupby("match")["trained"].transform("min").astype(bool)] if len(payoffs) else payoffs
+    if learners.empty or len(learners) < len(payoffs):
         return False
     sums = learners.groupby("match")["payoff"].agg(["sum", "size"])
     return float(((sums["sum"].abs() < 1e-9) & (sums["size"] > 1)).mean()) > NEARLY_ALL
@@ -127,8 +127,8 @@ def values_by_deal(evaluation: Evaluation, name: str) -> list[float | None]:
 
 def gaps_to_best_response(evaluation: Evaluation) -> list[float | None]:
     """Return the best response's payoff minus the actual one, by deal; None where unknown, [] if never known."""
-    best, paid = values_by_deal(evaluation, "best_response"), values_by_deal(evaluation, "payoff")
-    pairs = zip(best, paid, strict=True) if best else ()
+    best, payoffs = values_by_deal(evaluation, "best_response"), values_by_deal(evaluation, "payoff")
+    pairs = zip(best, payoffs, strict=True) if best else ()
     return [None if a is None or b is None else a - b for a, b in pairs]
 
 

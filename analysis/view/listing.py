@@ -31,7 +31,7 @@ def list_matches(index: Index, query: Mapping[str, str], ids: Collection[str] | 
     `query` may have `iteration` (a number, or a range such as 3-7), `game`, `status`, `policy`, `parent`, `where`
     (SQL), `sort`, `offset` and `limit`. `ids` restricts the matches. Raises ConfigError for an invalid value.
     """
-    unread = index.refresh()
+    unread_count = index.refresh()
     table = index.table()
     facets = {name: values[:MAX_MATCHES] for name, values in index.list_names().items()}
     matches = _filter(table, query, index)
@@ -42,7 +42,7 @@ def list_matches(index: Index, query: Mapping[str, str], ids: Collection[str] | 
     rows = matches.slice(offset, limit).to_pylist()
     reports = _read_reports(index, rows)
     return {
-        "total": len(matches), "of": len(table), "unread": unread, "offset": offset,
+        "total": len(matches), "of": len(table), "unread": unread_count, "offset": offset,
         "damaged": [*index.damaged.values()][:MAX_MATCHES],
         "rows": [_make_row(row, reports.get(row["match"], {})) for row in rows], "facets": facets,
     }  # fmt: skip
@@ -50,11 +50,11 @@ def list_matches(index: Index, query: Mapping[str, str], ids: Collection[str] | 
 
 def find_neighbours(index: Index, query: Mapping[str, str], match: str) -> dict[str, Any]:
     """Return the ids `before` and `after` the match in the list, if any, and the number of `unread` iterations."""
-    unread = index.refresh(0.1)
+    unread_count = index.refresh(0.1)
     ids = _sort(_filter(index.table(), query, index), query.get("sort", ""))["match"].to_pylist()
     position = ids.index(match) if match in ids else -1
-    near = {"before": position - 1, "after": position + 1} if position >= 0 else {}
-    return {"unread": unread} | {name: ids[k] for name, k in near.items() if 0 <= k < len(ids)}
+    neighbours = {"before": position - 1, "after": position + 1} if position >= 0 else {}
+    return {"unread": unread_count} | {name: ids[k] for name, k in neighbours.items() if 0 <= k < len(ids)}
 
 
 def _filter(table: Any, query: Mapping[str, str], index: Index) -> Any:
@@ -87,13 +87,13 @@ def _find_ids(index: Index, where: str) -> Any:
     log, first_error = load(index.reader.path), None
     for name in ("matches", "turns"):
         try:
-            chosen = run_query(log, f"select distinct match from {name} where ({where}\n)", SECONDS)
+            selected = run_query(log, f"select distinct match from {name} where ({where}\n)", SECONDS)
         except ConfigError as error:
             first_error = first_error or error
             continue
-        if chosen.schema.types != [pa.string()]:
+        if selected.schema.types != [pa.string()]:
             raise ConfigError(f"'{printable(where)[:64]}' is more than a condition: write one, such as: turns > 3")
-        return chosen["match"].combine_chunks()
+        return selected["match"].combine_chunks()
     assert first_error is not None
     raise first_error
 
@@ -116,12 +116,12 @@ def _read_reports(index: Index, rows: list[dict[str, Any]]) -> dict[str, dict[st
     """Return the game's own figures of these rows' matches by id, from the log: the index does not hold them."""
     reports: dict[str, dict[str, Any]] = {}
     for number in {row["iteration"] for row in rows}:
-        wanted = [row["match"] for row in rows if row["iteration"] == number]
+        match_ids = [row["match"] for row in rows if row["iteration"] == number]
         if not index.is_sealed(number):
-            open_rows = {id: index.find_open_match(number, id) for id in wanted}
+            open_rows = {id: index.find_open_match(number, id) for id in match_ids}
             reports |= {id: row["report"] for id, row in open_rows.items() if row}
             continue
-        table = index.reader.log.table(number, ["id", "report"], wanted)
+        table = index.reader.log.table(number, ["id", "report"], match_ids)
         reports |= {row["id"]: from_json(row["report"]) for row in table.to_pylist()}
     return reports
 

@@ -55,27 +55,27 @@ def describe_match(
     `find_marks` finds the boxes in images that acts name; each turn has its boxes as `marks`. At most `max_turns` turns
     are returned; `left_out` counts the others. Raises StoreError for an unknown id.
     """
-    row, cut = find_row(index, id), partial(truncate, max_characters=max_characters)
+    row, shorten = find_row(index, id), partial(truncate, max_characters=max_characters)
     credit_rows = index.reader.log.credit_table(row["iteration"], ids=[id]).to_pylist()
     credit = {credit_row["turn"]: credit_row for credit_row in credit_rows}
-    turns = [_make_turn(turn, credit.get(turn["index"], {}), cut) for turn in row["turns"][:max_turns]]
+    turns = [_make_turn(turn, credit.get(turn["index"], {}), shorten) for turn in row["turns"][:max_turns]]
     _add_returns(turns)
     if find_marks:
         _add_marks(turns, row, find_marks)
     return {
         **{name: row[name] for name in ("id", "iteration", "game", "status", "started", "seconds", "rules")},
-        "reason": cut(row["reason"]),
+        "reason": shorten(row["reason"]),
         "seed": str(row["seed"]),
-        "options": {str(name): cut(str(value)) for name, value in [*row["options"].items()][:MAX_FACTS]},
+        "options": {str(name): shorten(str(value)) for name, value in [*row["options"].items()][:MAX_FACTS]},
         **{name: row.get(name) for name in ("parent", "parent_turn", "group", "stage", "source")},
         "seats": [
             {"seat": seat, **player, "payoff": row["payoffs"].get(seat)} for seat, player in row["seats"].items()
         ],
         "report": [
-            (name, name_figure(name).words, cut(value) if isinstance(value, str) else value)
+            (name, name_figure(name).words, shorten(value) if isinstance(value, str) else value)
             for name, value in [*row["report"].items()][:MAX_FACTS]
         ],
-        "deal": _describe_deal(row, deal_facts, cut),
+        "deal": _describe_deal(row, deal_facts, shorten),
         "turns": turns,
         "left_out": max(0, len(row["turns"]) - max_turns),
         "open": not index.is_sealed(row["iteration"]),
@@ -101,27 +101,27 @@ def list_family(index: Index, id: str) -> list[dict[str, Any]]:
     return family
 
 
-def _make_turn(turn: Mapping[str, Any], credit: Mapping[str, Any], cut: Any) -> dict[str, Any]:
+def _make_turn(turn: Mapping[str, Any], credit: Mapping[str, Any], shorten: Any) -> dict[str, Any]:
     copied = ("index", "seat", "role", "policy", "version", "valid", "finish", "tokens", "seconds")
     return {
         **{name: turn[name] for name in copied},
         "source": turn.get("source", "policy"),
-        "situation": cut(turn.get("situation", "")),
-        "messages": [_make_message(message, cut) for message in turn["messages"]],
-        **{name: cut(turn[name]) for name in ("private", "public", "action", "raw")},
+        "situation": shorten(turn.get("situation", "")),
+        "messages": [_make_message(message, shorten) for message in turn["messages"]],
+        **{name: shorten(turn[name]) for name in ("private", "public", "action", "raw")},
         "rewards": dict(turn["rewards"]),
         "reward": credit.get("reward", sum(turn["rewards"].values())),
         "advantage": credit.get("advantage"),
     }
 
 
-def _make_message(message: Mapping[str, Any], cut: Any) -> dict[str, Any]:
+def _make_message(message: Mapping[str, Any], shorten: Any) -> dict[str, Any]:
     text = message["text"]
     images = [
         {**{name: image[name] for name in ("hash", "width", "height")}, "place": utf16_length(text[: image["place"]])}
         for image in message.get("images") or ()
     ]
-    return {"sender": message["sender"], "text": cut(text), "images": images}
+    return {"sender": message["sender"], "text": shorten(text), "images": images}
 
 
 def utf16_length(text: str) -> int:
@@ -167,14 +167,14 @@ def _add_returns(turns: Sequence[dict[str, Any]]) -> None:
 
 
 def _describe_deal(
-    row: Mapping[str, Any], deal_facts: DealFacts | None, cut: Any
+    row: Mapping[str, Any], deal_facts: DealFacts | None, shorten: Any
 ) -> list[tuple[str, list[tuple[str, Any]]]]:
     """Return the deal as [(seat, [(fact, value)])] with long values cut; [] if the game is not available."""
     facts_by_seat = (
         deal_facts(row["game"], json.dumps(row["options"]), row["seed"], _list_acts(row)) if deal_facts else {}
     )
     return [
-        (seat or "all know", [(name, cut(value)) for name, value in facts[:MAX_FACTS]])
+        (seat or "all know", [(name, shorten(value)) for name, value in facts[:MAX_FACTS]])
         for seat, facts in format_facts(facts_by_seat)
     ]
 

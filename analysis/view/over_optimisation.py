@@ -55,7 +55,7 @@ def _make_points(rows: pd.DataFrame, name: str) -> list[tuple[float, Interval]]:
 def _find_alarms(rows: pd.DataFrame, name: str) -> Iterator[Mark]:
     """Yield a mark for each iteration in which the alarm began."""
     if name in rows.columns:
-        raised = rows[name].fillna(0.0).astype("float64") > 0
-        began = rows[raised & ~raised.shift(fill_value=False)]
-        for x, iteration in zip(began["x"], began["iteration"], strict=True):
+        is_raised = rows[name].fillna(0.0).astype("float64") > 0
+        first_rows = rows[is_raised & ~is_raised.shift(fill_value=False)]
+        for x, iteration in zip(first_rows["x"], first_rows["iteration"], strict=True):
             yield Mark(f"alarm, iteration {int(iteration)}", float(x))

@@ -153,8 +153,8 @@ class Seats:
             for seat in self._seats.values():
                 if seat.is_over():
                     seat.end()
-            ended = [id for id, seat in self._seats.items() if not seat.is_running()]
-            for id in ended[: max(0, len(self._seats) - MAX_STORED)]:
+            ended_seats = [id for id, seat in self._seats.items() if not seat.is_running()]
+            for id in ended_seats[: max(0, len(self._seats) - MAX_STORED)]:
                 self._seats.pop(id).err.close()
 
     def take_over(self, index: Index, row: Mapping[str, Any], request: PlayOnPost) -> str:

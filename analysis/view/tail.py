@@ -24,7 +24,7 @@ class Tail:
         self.path = path
         self.places: dict[str, tuple[int, int]] = {}
         """Offset and length of each match's line."""
-        self._read, self._file = 0, (0, 0)
+        self._offset, self._file = 0, (0, 0)
         self.has_restarted = self.has_more = False
         """`has_restarted`: the rows read last were the file's first. `has_more`: there are unread rows."""
 
@@ -36,10 +36,10 @@ class Tail:
         try:
             with self._open() as file:
                 state = self.path.stat()
-                if self._file != (state.st_ino, state.st_dev) or state.st_size < self._read:
-                    self.places, self._read, self._file = {}, 0, (state.st_ino, state.st_dev)
-                self.has_restarted = self._read == 0
-                file.seek(self._read)
+                if self._file != (state.st_ino, state.st_dev) or state.st_size < self._offset:
+                    self.places, self._offset, self._file = {}, 0, (state.st_ino, state.st_dev)
+                self.has_restarted = self._offset == 0
+                file.seek(self._offset)
                 data = file.read(CHUNK_BYTES) + file.readline()
                 self.has_more = file.tell() < state.st_size
         except FileNotFoundError:
@@ -49,14 +49,14 @@ class Tail:
         *lines, _incomplete = data.split(b"\n")
         for line in lines:
             row = self._row(line)
-            self.places[str(row["id"])] = (self._read, len(line))
-            self._read += len(line) + 1
+            self.places[str(row["id"])] = (self._offset, len(line))
+            self._offset += len(line) + 1
             rows.append(row)
         return rows
 
     def find_row(self, id: str) -> dict[str, Any] | None:
         """Return the row with this match id, even if `read_new` has not reached it; None if there is none."""
-        begin, length = self.places.get(id, (self._read, 0))
+        begin, length = self.places.get(id, (self._offset, 0))
         needle = f'"id":"{id}"'.encode()
         try:
             with self._open() as file:

@@ -38,11 +38,11 @@ def read_tokens(index: Index, id: str, decode: Decode | None) -> dict[str, Any]:
     figures = ["match", "turn", "advantage", *flatten.TOKEN_CREDIT.values()]
     credit = index.reader.log.credit_table(number, figures, [id])
     table = flatten.add_token_credit(flatten.tokens(log), credit, log["id"])
-    shown = table.slice(0, MAX_TOKENS)
+    first_tokens = table.slice(0, MAX_TOKENS)
     return {
-        "kept": [name for name in FIGURES if shown[name].null_count < len(shown)],
-        "left_out": len(table) - len(shown),
-        "streams": [_make_stream(shown.filter(mask), index, decode) for mask in _stream_masks(shown)],
+        "kept": [name for name in FIGURES if first_tokens[name].null_count < len(first_tokens)],
+        "left_out": len(table) - len(first_tokens),
+        "streams": [_make_stream(first_tokens.filter(mask), index, decode) for mask in _stream_masks(first_tokens)],
     }
 
 

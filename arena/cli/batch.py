@@ -70,11 +70,11 @@ def run_batch(
         raise ConfigError(f"--redraw: there is no {kind} in {folder}: name its folder with --out")
     if not redraw:
         check_single_process()
-    planned = plan(experiment, folder, arms, seeds, _preflight_arms(arms, quiet), record_name)
+    study_plan = plan(experiment, folder, arms, seeds, _preflight_arms(arms, quiet), record_name)
     if redraw:
-        return Runner(planned, jobs or count_cores())
+        return Runner(study_plan, jobs or count_cores())
     with lock_folder(folder), _choose_starter(on_ray, folder) as (begin, processors):
-        runner = Runner(planned, jobs or processors, begin)
+        runner = Runner(study_plan, jobs or processors, begin)
         _run_all(runner, quiet)
     return runner
 
@@ -206,7 +206,7 @@ class BatchScreen:
 
     def __init__(self, runner: Runner, bar: Progress | None, quiet: bool) -> None:
         self.runner, self.done, self._bar, self._quiet = runner, 0, bar, quiet
-        self._started = self._reported = monotonic()
+        self._started = self._last_report = monotonic()
         self._task = bar.add_task("iterations", total=runner.total_iterations) if bar else None
 
     def __str__(self) -> str:
@@ -231,8 +231,8 @@ class BatchScreen:
             return
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=self.done, description=str(self))
-        elif monotonic() - self._reported >= REPORT_INTERVAL:
-            self._reported = monotonic()
+        elif monotonic() - self._last_report >= REPORT_INTERVAL:
+            self._last_report = monotonic()
             note(str(self))
 
     def _describe_run(self, run: Run) -> str:

@@ -122,10 +122,10 @@ async def evaluate_best_of(shared: EvalOptions, options: BestOfOptions, loader: 
             lineup, seat, spec, n=options.n, deals=options.deals, seed=options.seed, rules=rules, decodings=decodings,
             scorers=scorers, on_finish=step,
         )  # fmt: skip
-    named = {"judge": judge.name if judge else None, "reward_model": options.reward_model or None}
-    write_results("eval", {"seed": options.seed, **named, **results.to_json()}, shared.out, shared.as_json)
+    scorer_names = {"judge": judge.name if judge else None, "reward_model": options.reward_model or None}
+    write_results("eval", {"seed": options.seed, **scorer_names, **results.to_json()}, shared.out, shared.as_json)
     if not shared.as_json:
-        _show(PlainConsole(), results, named)
+        _show(PlainConsole(), results, scorer_names)
 
 
 def _make_reward_scorer(model: str, contender: Contender, seat: str) -> Scorer:
@@ -169,18 +169,18 @@ def _show(console: Console, results: BestOf, judges: Mapping[str, str | None]) -
         rows.append([row.name, str(row.matches), *cells, *costs])
     show_table(console, ("by", "matches", "success", "against mean", "payoff", "tokens", "turns"), rows)
     show_line(console, "tokens: sampled by the contender per deal; turns: its acts per deal", "dim")
-    for name, judge in judges.items():
-        if judge:
-            show_line(console, f"{name}: {judge}", "dim")
+    for name, judge_name in judges.items():
+        if judge_name:
+            show_line(console, f"{name}: {judge_name}", "dim")
     if results.curves:
         console.print()
         show_line(console, "success by number of matches", "bold")
         sizes = [*next(iter(results.curves.values()))]
-        shown = [
+        curve_rows = [
             [rule, *(format_number(mean_ci(values, SHARE).estimate, "{:.2f}") for values in curve.values())]
             for rule, curve in results.curves.items()
         ]
-        show_table(console, ("", *map(str, sizes)), shown)
+        show_table(console, ("", *map(str, sizes)), curve_rows)
     if results.missing:
         show_line(
             console, f"! {results.missing} deals are left out, because one of their matches kept failing", "yellow"

@@ -45,13 +45,15 @@ def credit(
     experiment = load_experiment(run, trust=trust)
     chosen, length = parse_estimators(estimators), experiment.iterations
     comparison = wait(compare(run, experiment.credit, chosen, iteration, seed=experiment.seed, length=length))
-    shown = match or comparison.most_disputed()
-    if not (comparison.turns["match"] == shown).any():
-        raise ConfigError(f"match '{shown}' has no turn of a trained policy here: leave --match out, or see arena show")
+    match_id = match or comparison.most_disputed()
+    if not (comparison.turns["match"] == match_id).any():
+        raise ConfigError(
+            f"match '{match_id}' has no turn of a trained policy here: leave --match out, or see arena show"
+        )
     if as_json:
         print(json.dumps(_to_json(comparison)))
     else:
-        show_comparison(PlainConsole(), run, comparison, shown)
+        show_comparison(PlainConsole(), run, comparison, match_id)
 
 
 def parse_estimators(text: str) -> list[PartConfig]:

@@ -119,8 +119,8 @@ def _check_fit(
         devices=find_devices(),
         packs=can_pack_here(),
     )
-    alternatives, asked = list_methods(experiment, _resolve_precision(experiment.precision), adapters)
-    needs = planner.compute_needs(alternatives, asked)
+    alternatives, method = list_methods(experiment, _resolve_precision(experiment.precision), adapters)
+    needs = planner.compute_needs(alternatives, method)
     requested = next(need for need in needs if need.asked)
     if as_json:
         print(json.dumps(_to_json(model, recipe, planner, needs)))
@@ -199,11 +199,11 @@ def _format_largest(number: int) -> str:
 
 
 def _judge_fit(requested: MemoryNeed, planner: MemoryPlanner) -> str:
-    """Return one line: whether the requested method fits and, if not, what would make it fit."""
-    needed = max(sum(requested.loading.values()), requested.run)
+    """Return one line: whether the requested method fits and, if not, the changes that would make it fit."""
+    required = max(sum(requested.loading.values()), requested.run)
     free = (planner.gpu or planner.devices[0]).free
-    if requested.fits and free and needed > free:
-        return f"fits, once {needed / GB:.1f} GB are free: others hold memory now"
+    if requested.fits and free and required > free:
+        return f"fits, once {required / GB:.1f} GB are free: others hold memory now"
     if requested.fits:
         return "fits, by estimates whose constants were fitted on three models (docs/what-fits.md)"
     if not requested.token_budget and not requested.in_flight:

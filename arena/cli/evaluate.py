@@ -218,7 +218,7 @@ async def _evaluate_games(
 
 
 async def _choose_opponents(
-    contender: Contender, named: list[Contender], spec: GameSpec, loader: ContenderLoader
+    contender: Contender, opponents: list[Contender], spec: GameSpec, loader: ContenderLoader
 ) -> list[Contender]:
     """Return the opponents in a game: none if it has one seat, else those named on the command line.
 
@@ -229,7 +229,7 @@ async def _choose_opponents(
     game = make_game(spec)
     if len(game.possible_agents) == 1:
         return []
-    return named or ([contender] if game.cooperative else await loader.load("random"))
+    return opponents or ([contender] if game.cooperative else await loader.load("random"))
 
 
 def _replace_contender(player: Contender, contender: Contender, others: list[Contender]) -> list[Contender]:

@@ -83,14 +83,14 @@ def fork(
 
 def _parse_seats(assignments: Sequence[str]) -> dict[str, str]:
     """Return the player of each seat from `SEAT=WHO` options. Raises ConfigError for malformed or double seats."""
-    others: dict[str, str] = {}
+    players: dict[str, str] = {}
     for assignment in assignments:
-        seat, equals, who = (part.strip() for part in assignment.partition("="))
-        if not (seat and equals and who):
+        seat, equals, player = (part.strip() for part in assignment.partition("="))
+        if not (seat and equals and player):
             raise ConfigError(f"--seat {assignment}: write SEAT=WHO, such as --seat buyer=random")
-        if others.setdefault(seat, who) != who:
-            raise ConfigError(f"--seat: {seat} is given twice: {others[seat]} and {who}")
-    return others
+        if players.setdefault(seat, player) != player:
+            raise ConfigError(f"--seat: {seat} is given twice: {players[seat]} and {player}")
+    return players
 
 
 def _to_json(forked: ForkResults) -> dict[str, Any]:

@@ -31,7 +31,7 @@ class Screen(Watcher):
     def __init__(self, console: Console, style: Style, iterations: int) -> None:
         self.console, self.style, self.iterations = console, style, iterations
         self.rows: list[dict[str, Any]] = []
-        self._phase, self._turns, self._ended, self._failed, self._since = "starting", 0, 0, 0, monotonic()
+        self._phase, self._turns, self._match_count, self._failed, self._phase_start = "starting", 0, 0, 0, monotonic()
         self._pace: Pace | None = None
         self._label, self._stage = "", ""
         self._live = Live(console=console, get_renderable=self._render, refresh_per_second=4)
@@ -43,8 +43,8 @@ class Screen(Watcher):
     def phase(self, iteration: int, name: str) -> None:
         """Show a new phase and reset the counts of turns and matches; iteration 0 is before the first."""
         phase = f"iteration {iteration}: {name}" if iteration else name
-        self._phase, self._since = f"{self._label}: {phase}" if self._label else phase, monotonic()
-        self._turns = self._ended = self._failed = 0
+        self._phase, self._phase_start = f"{self._label}: {phase}" if self._label else phase, monotonic()
+        self._turns = self._match_count = self._failed = 0
         self._pace = None
         if self.style == "lines" and not iteration:
             self.console.print(Text(self._phase), soft_wrap=True)
@@ -71,7 +71,7 @@ class Screen(Watcher):
 
     def match(self, record: MatchRecord) -> None:
         """Add an ended match to the phase's count, and a failed one to the count of failures."""
-        self._ended += 1
+        self._match_count += 1
         self._failed += record.status == "failed"
 
     def iteration(self, row: dict[str, Any]) -> None:
@@ -87,12 +87,12 @@ class Screen(Watcher):
             show_losses(self.console, [row])
 
     def _render(self) -> Group:
-        seconds = monotonic() - self._since
+        seconds = monotonic() - self._phase_start
         status = f"{self._pace or self._phase} · {seconds:.0f} s"
         if self._turns:
             status += f" · {self._turns} turns"
-        if self._ended:
-            status += f" · {self._ended} matches"
+        if self._match_count:
+            status += f" · {self._match_count} matches"
         if remaining := self._format_remaining_time():
             status += f" · {remaining}"
         if self._failed:

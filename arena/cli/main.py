@@ -205,9 +205,9 @@ def _complain(line: str, code: int) -> int:
     """Print an error message, shortened to `MAX_MESSAGE` characters, and return the exit code `code`."""
     from arena.plain import printable
 
-    shown = printable(line)
+    text = printable(line)
     try:
-        note(shown if len(shown) <= MAX_MESSAGE else f"{shown[: MAX_MESSAGE - 1]}…")
+        note(text if len(text) <= MAX_MESSAGE else f"{text[: MAX_MESSAGE - 1]}…")
     except OSError:  # a full disk or a closed terminal: only the exit code remains
         _redirect_to_devnull(sys.stderr)
     return code

@@ -40,10 +40,10 @@ def deal_facts(game: str, options: str, seed: int, acts: Iterable[tuple[str, str
     if game not in games.GAMES or SEAT_TOOLS in options:
         return {}
     try:
-        dealt = replay_facts(Deal(game, json.loads(options), seed), acts)
+        facts_of_deal = replay_facts(Deal(game, json.loads(options), seed), acts)
     except (StoreError, ValueError, TypeError):
         return {}
-    facts = {"": dealt.public, **dealt.private}
+    facts = {"": facts_of_deal.public, **facts_of_deal.private}
     return {
         seat: {k: v for k, v in own.items() if k not in TURN_FACTS and v is not None} for seat, own in facts.items()
     }
@@ -79,8 +79,10 @@ def compare_estimators(run: Path, estimators: str, iteration: int, trust: bool =
     from arena.credit.compare import compare
 
     experiment = load_experiment(run, trust=trust)
-    chosen = parse_estimators(estimators)
-    work = compare(run, experiment.credit, chosen, [iteration], seed=experiment.seed, length=experiment.iterations)
+    estimator_parts = parse_estimators(estimators)
+    work = compare(
+        run, experiment.credit, estimator_parts, [iteration], seed=experiment.seed, length=experiment.iterations
+    )
     comparison = asyncio.run(work)
     table = comparison.turns[["match", "turn", "reward", *comparison.estimators]]
     rows: list[dict[str, Any]] = json.loads(table.to_json(orient="records", double_precision=15))

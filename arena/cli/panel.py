@@ -68,8 +68,8 @@ async def evaluate_on_panel(options: EvalOptions, panel: Panel, loader: Contende
     data = {
         "contender": name,
         **to_json(after, old),
-        "met": sorted(known.met),
-        "demonstrated": sorted(known.demonstrated),
+        "met": sorted(known.opponents),
+        "demonstrated": sorted(known.demonstrators),
     }
     write_results("eval", data, options.out, options.as_json)
     if options.as_json:
@@ -122,8 +122,10 @@ def show(console: PlainConsole, name: str) -> None:
     from arena.panels.settings import load_panel
 
     panel = load_panel(name)
-    played = format_game(panel.game) if panel.game.options is not None else f"{panel.game.name}, as the run was trained"
-    show_line(console, f"panel {panel.panel}: {played}", "bold")
+    game_text = (
+        format_game(panel.game) if panel.game.options is not None else f"{panel.game.name}, as the run was trained"
+    )
+    show_line(console, f"panel {panel.panel}: {game_text}", "bold")
     rows = []
     for member in panel.members:
         script = SCRIPTED.get(member) or SCRIPTED.get(member.partition(":")[0])

@@ -125,11 +125,11 @@ def find_trained_options(name: str, assignments: Sequence[str], trust: bool) -> 
     from arena.panels.settings import RUN_WEIGHTS
     from arena.store.files import CONFIG
 
-    for who in (assignment.partition("=")[2].strip() for assignment in assignments):
-        match = RUN_WEIGHTS.fullmatch(who)
+    for spec in (assignment.partition("=")[2].strip() for assignment in assignments):
+        match = RUN_WEIGHTS.fullmatch(spec)
         if match is None or not Path(expanduser(match["path"]), CONFIG).is_file():
             continue
-        if experiment := read_spec(who, trust).experiment:
+        if experiment := read_spec(spec, trust).experiment:
             own_name = resolve_game_name(name, experiment)
             for table in experiment.all_tables():
                 if table.game.name == own_name:
@@ -145,16 +145,16 @@ def assign_seats(game: Game, assignments: Sequence[str]) -> dict[str, str]:
     names: list[str] = list(game.possible_agents)
     assigned: dict[str, str] = {}
     for assignment in assignments:
-        place, equals, who = (part.strip() for part in assignment.partition("="))
-        if not equals or not who:
+        place, equals, player = (part.strip() for part in assignment.partition("="))
+        if not equals or not player:
             raise ConfigError(f"--seat {assignment}: write SEAT=WHO, such as --seat {names[0]}={HUMAN}")
         name = names[int(place)] if place.isdecimal() and int(place) < len(names) else place
         if name not in names:
             known = ", ".join(f"{number} {name}" for number, name in enumerate(names))
             raise ConfigError(f"--seat: there is no seat '{place}'{nearest(place, names)} (the seats: {known})")
         if name in assigned:
-            raise ConfigError(f"--seat: {name} is given twice: {assigned[name]} and {who}")
-        assigned[name] = who
+            raise ConfigError(f"--seat: {name} is given twice: {assigned[name]} and {player}")
+        assigned[name] = player
     for name in names:
         if name not in assigned:
             raise ConfigError(f"--seat: {name} has no player: add --seat {name}=random, or {name}={HUMAN}")

@@ -32,7 +32,7 @@ class Pace:
 
     def __init__(self, label: str, total: int) -> None:
         self.label, self.total, self.done = label, total, 0
-        self._started = self._reported = monotonic()
+        self._started = self._last_report = monotonic()
 
     def __str__(self) -> str:
         """Return a line such as `matches: 120 of 800, about 4 min left`."""
@@ -42,9 +42,9 @@ class Pace:
     def is_due(self, done: int) -> bool:
         """Record the number of finished steps, and return True if a report is due, every `REPORT_INTERVAL` seconds."""
         self.done, now = done, monotonic()
-        if now - self._reported < REPORT_INTERVAL:
+        if now - self._last_report < REPORT_INTERVAL:
             return False
-        self._reported = now
+        self._last_report = now
         return True
 
 

@@ -39,15 +39,15 @@ class PageSeat(Human):
             line = sys.stdin.readline(MAX_LINE)
             if not line.endswith("\n"):
                 raise HumanLeft(f"{view.seat} left the match")
-            typed, talk = _parse_answer(line)
-            act = read_act(typed, view.legal, numbered=False)
-            if act is None and typed and self.game is not None and accepts_act(self.game, typed):
-                act = typed
+            act_text, talk = _parse_answer(line)
+            act = read_act(act_text, view.legal, numbered=False)
+            if act is None and act_text and self.game is not None and accepts_act(self.game, act_text):
+                act = act_text
             if act is not None:
                 reply = f"{act} | {talk}" if talk else act
                 write_line({"took": act, "talk": talk})
                 return Act(reply, reply, talk, "", "stop")
-            write_line({"wrong": f"'{typed[:80]}' is not a legal act{nearest(typed, view.legal or ())}"})
+            write_line({"wrong": f"'{act_text[:80]}' is not a legal act{nearest(act_text, view.legal or ())}"})
 
     def _make_question(self, view: View) -> dict[str, Any]:
         teller = self.teller

@@ -99,9 +99,9 @@ def show_strength(
     """
     for game, (first, last) in exploitability.items():
         difference = last.exploitability - first.exploitability
-        shown = format_difference("exploitability", Interval(difference, difference, difference), f"{difference:+.4f}")
+        text = format_difference("exploitability", Interval(difference, difference, difference), f"{difference:+.4f}")
         line = f"{game}: exploitability {first.exploitability:.4f} at first, {last.exploitability:.4f} at last (exact) "
-        console.print(Text("\n").append(line).append(shown), soft_wrap=True)
+        console.print(Text("\n").append(line).append(text), soft_wrap=True)
     reasons = [
         f"{game}: what one learner wins the other loses, so payoffs say nothing about strength: see `arena eval` below,"
         " or give the run a `league` to play against"
@@ -233,8 +233,8 @@ def _show_turn(console: Console, turn: dict[str, Any], credit: Any) -> None:
         notes.append(f"a {source}, not the policy's own")
     if turn["private"]:
         notes.append(f"thought: {turn['private']}")
-    earned = ", ".join(f"{name} {value:+g}" for name, value in turn["rewards"].items()) or "nothing"
-    notes.append(f"earned {earned}")
+    rewards = ", ".join(f"{name} {value:+g}" for name, value in turn["rewards"].items()) or "nothing"
+    notes.append(f"earned {rewards}")
     if credit is not None:
         notes.append(f"reward {credit.reward:+.2f}, advantage {credit.advantage:+.2f}")
     show_line(console, " · ".join(notes), "dim", indent=4)

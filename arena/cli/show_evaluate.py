@@ -50,10 +50,10 @@ def _truncate(name: str) -> str:
 
 def format_game(game: GameSpec | PanelGame) -> str:
     """Return a game's name with its options: `kuhn_poker (illegal=end, talk=false)`."""
-    typed = {
+    changed_options = {
         name: value if isinstance(value, str) else json.dumps(value) for name, value in (game.options or {}).items()
     }
-    options = ", ".join(f"{name}={value}" for name, value in typed.items())
+    options = ", ".join(f"{name}={value}" for name, value in changed_options.items())
     return f"{game.name} ({options})" if options else game.name
 
 
@@ -79,8 +79,8 @@ def show_results(console: Console, results: Sequence[Result]) -> None:
                 format_interval(r.mean("payoff")),
             ]
             rows.append([*cells, format_number(r.mean("invalid").estimate, "{:.1%}")])
-        rated = ("win", "draw", "loss") if is_rated else ()
-        show_table(console, ("against", "matches", *rated, "payoff", "illegal"), rows)
+        outcome_names = ("win", "draw", "loss") if is_rated else ()
+        show_table(console, ("against", "matches", *outcome_names, "payoff", "illegal"), rows)
         if line := explain_no_win_rate(game_results):
             show_line(console, line, "dim")
         for r in game_results:
@@ -136,9 +136,9 @@ def _name_opponent(r: Result) -> str:
 def print_warnings(console: Console, results: Iterable[Result]) -> None:
     """Print warnings of matches that an illegal act ended, and of attempts that failed."""
     for r in results:
-        for who, name in (("own", r.contender), ("other", r.against)):
-            if r.illegal[who]:
-                matches = f"{r.illegal[who]} of {r.matches} matches"
+        for side, name in (("own", r.contender), ("other", r.against)):
+            if r.illegal[side]:
+                matches = f"{r.illegal[side]} of {r.matches} matches"
                 _print_text(
                     console, f"! {r.game.name}, {_name_opponent(r)}: an illegal act of {name} ended {matches}", "yellow"
                 )
@@ -153,18 +153,18 @@ def show_standings(console: Console, s: Standings) -> None:
     _print_text(
         console, f"{format_game(s.game)}: {s.matches} matches, {s.deals} deals per pair (95 % intervals)", "bold"
     )
-    rated, short = "elo" in s.table, shorten_names(map(str, s.table.index))
-    ratings = ("score", "Elo\n(Bradley–Terry)") if rated else ()
+    is_rated, short = "elo" in s.table, shorten_names(map(str, s.table.index))
+    ratings = ("score", "Elo\n(Bradley–Terry)") if is_rated else ()
     table = make_table("", "payoff", *ratings)
     for name, row in s.table.iterrows():
         cells = [short[str(name)], format_interval(Interval(row["payoff"], row["low"], row["high"]))]
-        if rated:
+        if is_rated:
             elo = format_interval(Interval(row["elo"], row["elo_low"], row["elo_high"]), "{:+.0f}")
             cells += [f"{row['score']:.2f}", elo]
         table.add_row(*map(Text, cells))
     print_table(console, table)
     names = list(s.table.index)
-    _print_text(console, "\npayoff of row " + ("against column" if rated else "with column"), "bold")
+    _print_text(console, "\npayoff of row " + ("against column" if is_rated else "with column"), "bold")
     matrix = make_table("", *(str(place) for place, _ in enumerate(names, 1)))
     for place, name in enumerate(names, 1):
         payoffs = [format_number(s.payoffs.loc[name, other], "{:+.2f}") for other in names]

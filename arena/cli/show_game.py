@@ -52,15 +52,15 @@ def describe(name: str) -> dict[str, Any]:
 def _list_options(factory: Any) -> Iterator[tuple[str, str, str]]:
     """Yield name, type and default of each option; the game's own options come first."""
     names = games.list_options(factory) if isinstance(factory, type) else ()
-    found: dict[str, inspect.Parameter] = {}
+    parameters_by_name: dict[str, inspect.Parameter] = {}
     for owner in factory.__mro__ if isinstance(factory, type) else ():
         if "__init__" in vars(owner) and owner is not object:
             parameters = inspect.signature(vars(owner)["__init__"]).parameters
-            found = {**parameters, **found}
+            parameters_by_name = {**parameters, **parameters_by_name}
     for name in names:
-        annotation, default = found[name].annotation, found[name].default
-        shown = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
-        kind = "any" if annotation is inspect.Parameter.empty else shown
+        annotation, default = parameters_by_name[name].annotation, parameters_by_name[name].default
+        type_name = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+        kind = "any" if annotation is inspect.Parameter.empty else type_name
         yield name, kind, "needed" if default is inspect.Parameter.empty else json.dumps(default, default=str)
 
 

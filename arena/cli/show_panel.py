@@ -62,8 +62,8 @@ def show_panel_table(
         if name in means:
             console.print(_format_rate_change(name, means[name]), soft_wrap=True)
     members = {c.member for c, _ in cells}
-    notes = ["* met in training"] if training_opponents.met & members else []
-    if (training_opponents.demonstrated - training_opponents.met) & members:
+    notes = ["* met in training"] if training_opponents.opponents & members else []
+    if (training_opponents.demonstrators - training_opponents.opponents) & members:
         notes.append("† imitated in training: its play was demonstrated")
     if notes:
         show_line(console, " · ".join([*notes, "the others were not met in training"]), "dim")
@@ -94,7 +94,7 @@ def panel_to_json(evaluations: Sequence[Evaluation], experiment: Experiment | No
     known = _find_training_opponents(latest[-1], experiment, run)
     curve = [{"iteration": e.iteration, "payoff": _mean_payoff(e)} for e in latest]
     data = to_json(latest[-1], latest[0] if len(latest) > 1 else None)
-    return {**data, "curve": curve, "met": sorted(known.met), "demonstrated": sorted(known.demonstrated)}
+    return {**data, "curve": curve, "met": sorted(known.opponents), "demonstrated": sorted(known.demonstrators)}
 
 
 def _find_training_opponents(evaluation: Evaluation, experiment: Experiment | None, run: Path) -> TrainingOpponents:
@@ -126,4 +126,4 @@ def _format_rate_change(name: str, rate: Comparison) -> Text:
 
 
 def _mark(member: str, training_opponents: TrainingOpponents) -> str:
-    return "*" if member in training_opponents.met else "†" if member in training_opponents.demonstrated else ""
+    return "*" if member in training_opponents.opponents else "†" if member in training_opponents.demonstrators else ""

@@ -70,7 +70,7 @@ def study(
 
     first = [f"study.first_seed={first_seed}"] if first_seed is not None else []
     experiment = with_settings(load_layer(recipe), [*(set_ or []), *first])
-    chosen = [*dict.fromkeys([require_study(experiment).arm, *select_arms(experiment, split_names(arms))])]
+    selected_arms = [*dict.fromkeys([require_study(experiment).arm, *select_arms(experiment, split_names(arms))])]
     check_arms(experiment)
     seeds = seeds or require_study(experiment).seeds or DEFAULT_SEEDS
     if not as_json:
@@ -79,15 +79,15 @@ def study(
     folder = choose_folder("study", experiment.name, out)
     power = _estimate_power(pilot, require_study(experiment), seeds, quiet=as_json) if pilot else {}
     if rehearse:
-        return _rehearse(experiment, folder, chosen, seeds, jobs, as_json, on_ray)
+        return _rehearse(experiment, folder, selected_arms, seeds, jobs, as_json, on_ray)
     if not (as_json or redraw):
-        label = f"{experiment.name}: {len(chosen)} arms × {seeds} seeds"
-        _announce(experiment, label, len(chosen) * seeds, jobs, on_ray)
+        label = f"{experiment.name}: {len(selected_arms)} arms × {seeds} seeds"
+        _announce(experiment, label, len(selected_arms) * seeds, jobs, on_ray)
 
     from arena.evaluate.study import results as study_results
     from arena.evaluate.study.plot import write_plot
 
-    runner = run_batch(experiment, folder, chosen, seeds, jobs, as_json, redraw, on_ray=on_ray)
+    runner = run_batch(experiment, folder, selected_arms, seeds, jobs, as_json, redraw, on_ray=on_ray)
     results = study_results.collect(runner.plan)
     data = study_results.write(runner.plan, results, collect_provenance() | power)
     if any(results.curves.values()) and not write_plot(results, folder / "study.png"):

@@ -111,19 +111,22 @@ def _list_figures(rows: list[Row]) -> list[tuple[str, Figure]]:
         sample = next(row for row in rows if row["game"] == game)
         title = f"{game}: " if len(games) > 1 else ""
         game_rows = [row for row in rows if row["game"] == game]
-        hidden = MEAN if _is_zero_sum(game_rows) else ""
-        shown = [(name, figure) for name, figure in _list_game_figures(sample) if name != hidden]
+        hidden_name = MEAN if _is_zero_sum(game_rows) else ""
+        game_figures = [(name, figure) for name, figure in _list_game_figures(sample) if name != hidden_name]
         if len(sample["payoffs"]) > 1 and "deal" not in sample["report"] and not _has_no_rivals(sample):
-            met = sorted({name for row in game_rows for name in find_opponents(row).values()})
-            shown = [*((f"win rate against {name}", _make_win_figure(name)) for name in met), *shown]
-        figures += [(f"{title}{name}", _restrict_to_game(game, figure)) for name, figure in shown]
+            opponents = sorted({name for row in game_rows for name in find_opponents(row).values()})
+            game_figures = [
+                *((f"win rate against {name}", _make_win_figure(name)) for name in opponents),
+                *game_figures,
+            ]
+        figures += [(f"{title}{name}", _restrict_to_game(game, figure)) for name, figure in game_figures]
     return figures
 
 
 def _make_win_figure(opponent: str) -> Figure:
     """Return a function of a match: 1 if the learners were paid more than this opponent, 0.5 if equal, 0 if less."""
 
-    def won(row: Row) -> float | None:
+    def score_win(row: Row) -> float | None:
         others = {seat for seat, name in find_opponents(row).items() if name == opponent}
         learners = [seat for seat, player in row["seats"].items() if player["trained"]]
         if not others or not learners:
@@ -131,7 +134,7 @@ def _make_win_figure(opponent: str) -> Figure:
         lead = max(row["payoffs"][s] for s in learners) - max(row["payoffs"][s] for s in others)
         return 0.5 if lead == 0 else float(lead > 0)
 
-    return won
+    return score_win
 
 
 def _list_game_figures(sample: Row) -> list[tuple[str, Figure]]:
@@ -168,8 +171,8 @@ def _valid_rate(row: Row) -> float | None:
 
 
 def _truncated_rate(row: Row) -> float | None:
-    cut = [turn["finish"] == "length" for turn in row["turns"] if turn["finish"] != "script"]
-    return sum(cut) / len(cut) if cut else None
+    truncated = [turn["finish"] == "length" for turn in row["turns"] if turn["finish"] != "script"]
+    return sum(truncated) / len(truncated) if truncated else None
 
 
 def _ended_by_context(row: Row) -> float | None:

@@ -33,8 +33,8 @@ def show_line(console: Console, text: str, style: str = "", indent: int = 0) -> 
 
 def format_number(value: float | None, form: str = "{:.3g}") -> str:
     """Return a number for a table, without minus before zero; a dash for None and NaN."""
-    shown = "–" if value is None or value != value else form.format(value)
-    return _MINUS_ZERO.sub(lambda found: "+" * ("+" in form) + found[1], shown)
+    text = "–" if value is None or value != value else form.format(value)
+    return _MINUS_ZERO.sub(lambda match: "+" * ("+" in form) + match[1], text)
 
 
 def format_interval(ci: Interval, form: str = "{:.2f}") -> str:
@@ -43,20 +43,20 @@ def format_interval(ci: Interval, form: str = "{:.2f}") -> str:
     return estimate if ci.low != ci.low else f"{estimate} [{low}, {high}]"
 
 
-def format_difference(name: str, difference: Interval, shown: str) -> Text:
+def format_difference(name: str, difference: Interval, text: str) -> Text:
     """Return the difference marked ▲ more, ▼ less or ≈ within noise; green if better, red if worse.
 
     The direction that is better depends on the figure's `name`, and is spelled out if less is better.
     """
     if not (difference.low > 0 or difference.high < 0):
-        return Text(f"≈ {shown}")
-    more = difference.low > 0
+        return Text(f"≈ {text}")
+    is_higher = difference.low > 0
     figure = name.rpartition(": ")[2].removeprefix("mean ")
     less_is_better = figure.startswith(LESS_IS_BETTER)
     is_known = less_is_better or figure.startswith(MORE_IS_BETTER)
-    is_good = more is not less_is_better
+    is_good = is_higher is not less_is_better
     word = f" ({'better' if is_good else 'worse'})" if less_is_better else ""
-    return Text(f"{'▲' if more else '▼'} {shown}{word}", style=("green" if is_good else "red") if is_known else "")
+    return Text(f"{'▲' if is_higher else '▼'} {text}{word}", style=("green" if is_good else "red") if is_known else "")
 
 
 def make_table(*columns: str, justify: Literal["left", "right"] = "left") -> Table:

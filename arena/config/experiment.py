@@ -138,10 +138,10 @@ class Experiment(Spec):
 
         In a run that learns from a data set, these include the trained policies.
         """
-        named = {seat.policy for table in self.all_tables() for seat in table.seats.values()} | self.credit.policies
-        named |= {o.policy for o in self.league.opponents if o.policy} if self.league else set()
-        named |= {name for name, policy in self.policies.items() if policy.train} if self.learns_rows else set()
-        return {name: self.policies[name] for name in sorted(named & set(self.policies))}
+        names = {seat.policy for table in self.all_tables() for seat in table.seats.values()} | self.credit.policies
+        names |= {o.policy for o in self.league.opponents if o.policy} if self.league else set()
+        names |= {name for name, policy in self.policies.items() if policy.train} if self.learns_rows else set()
+        return {name: self.policies[name] for name in sorted(names & set(self.policies))}
 
     # -- checks across sections -------------------------------------------------------------------------------
 
@@ -184,8 +184,8 @@ class Experiment(Spec):
         """Raise ConfigError if a setting needs a game, which this run lacks."""
         imitating = [f"policies.{name}.imitate" for name, policy in self.policies.items() if policy.imitate]
         needing = {"league": self.league, "evaluate": self.evaluate, "learn.demonstrations": self.learn.demonstrations}
-        if named := [*imitating, *(name for name, setting in needing.items() if setting)]:
-            raise ConfigError(f"{named[0]}: needs a game: give `game` and `seats`, or remove it")
+        if fields := [*imitating, *(name for name, setting in needing.items() if setting)]:
+            raise ConfigError(f"{fields[0]}: needs a game: give `game` and `seats`, or remove it")
 
     @model_validator(mode="after")
     def _check_data_set(self) -> Self:
@@ -212,9 +212,9 @@ class Experiment(Spec):
         values = frozenset[str]().union(*by_critic.values())
         computed = by_critic[rule.critic.name] if rule.critic else frozenset[str]()
         for place, part in rule.parts():
-            needed = part.needs & values
-            if needed - computed:
-                fitting = " or ".join(name for name, gives in by_critic.items() if needed <= gives)
+            required = part.needs & values
+            if required - computed:
+                fitting = " or ".join(name for name, gives in by_critic.items() if required <= gives)
                 instead = f", not {rule.critic.name}" if rule.critic else ""
                 raise ConfigError(f"credit.{place}: {part.name} needs credit.critic: {fitting}{instead}")
         return self
@@ -222,11 +222,11 @@ class Experiment(Spec):
     @model_validator(mode="after")
     def _check_groups(self) -> Self:
         """Check that each deal is played several times, as a group or by branches, if credit compares its matches."""
-        alone = self.play.group == 1 and self.play.max_matches == self.play.matches
-        judging = [part for place, part in self.credit.parts() if place != "transforms"]
-        for part in (inner for outer in judging for inner in (outer, *outer.parts)):
+        is_played_once = self.play.group == 1 and self.play.max_matches == self.play.matches
+        parts = [part for place, part in self.credit.parts() if place != "transforms"]
+        for part in (inner for outer in parts for inner in (outer, *outer.parts)):
             by = part.with_defaults().settings.get("by") or ()
-            if alone and "seed" in by:
+            if is_played_once and "seed" in by:
                 raise ConfigError(
                     f"credit: {part.name} compares matches of one deal, but each deal is played once: set play.group, "
                     f"such as play.group=8, or set another `by` for {part.name} than {', '.join(by)}"
@@ -240,13 +240,13 @@ class Experiment(Spec):
         of_pairs = "pairs" in learn.loss.needs
         if not of_pairs and "refuel" not in (part.name for part in (credit.estimator, *credit.estimator.parts)):
             return self
-        wanted = {} if self.learns_rows else {"play.parts: [branches]": self.play.part("branches") is not None}
+        requirements = {} if self.learns_rows else {"play.parts: [branches]": self.play.part("branches") is not None}
         if of_pairs:
             if not self.learns_rows:
-                wanted["credit.estimator: refuel"] = credit.estimator.name == "refuel"
-                wanted["credit.transforms: []"] = not credit.transforms
-            wanted["learn.aggregate: turn_mean"] = learn.aggregate.name == "turn_mean"
-        if missing := [setting for setting, is_set in wanted.items() if not is_set]:
+                requirements["credit.estimator: refuel"] = credit.estimator.name == "refuel"
+                requirements["credit.transforms: []"] = not credit.transforms
+            requirements["learn.aggregate: turn_mean"] = learn.aggregate.name == "turn_mean"
+        if missing := [setting for setting, is_set in requirements.items() if not is_set]:
             part = f"learn.loss: {learn.loss.name}" if of_pairs else "credit.estimator: refuel"
             raise ConfigError(f"{part} compares two replies in the same context: set {' and '.join(missing)}")
         return self

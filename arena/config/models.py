@@ -15,8 +15,8 @@ from arena.play.tables import Table
 def check_models(experiment: Experiment, tables: Sequence[Table], announce: Callable[[str], None]) -> list[str]:
     """Check each model's files and tokenizer without loading weights, fetch missing models, and return notes."""
     notes = []
-    named = [(policy.model, policy.reference) for policy in experiment.policies.values()]
-    for model in dict.fromkeys(model for models in named for model in models if model):
+    models_by_policy = [(policy.model, policy.reference) for policy in experiment.policies.values()]
+    for model in dict.fromkeys(model for models in models_by_policy for model in models if model):
         if any(known.name == model and known.state == "not fetched" for known in list_models()):
             announce(f"fetching {model}, once")
         folder = resolve(model)

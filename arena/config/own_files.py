@@ -135,8 +135,8 @@ def trust_code(config: Any) -> None:
 
 def hash_sources(experiments: Iterable[Experiment], config: Any) -> dict[str, str]:
     """Return the SHA-256 by path of the files that experiments name, and of a config's code files and data sets."""
-    named = [path for experiment in experiments for _, _, path in _list_named_files(experiment)]
-    files = dict.fromkeys(map(Path.absolute, [*named, *_list_code_files(config), *_list_data_files(config)]))
+    paths = [path for experiment in experiments for _, _, path in _list_named_files(experiment)]
+    files = dict.fromkeys(map(Path.absolute, [*paths, *_list_code_files(config), *_list_data_files(config)]))
     return {str(path): _hash_file(path) for path in files}
 
 
@@ -153,14 +153,14 @@ def _hash_file(path: Path) -> str:
 
 
 def admit_experiment(
-    run: Path, wanted: Experiment, servers: Iterable[EndpointSpec], recorded: Experiment, trust: bool = False
+    run: Path, experiment: Experiment, servers: Iterable[EndpointSpec], recorded: Experiment, trust: bool = False
 ) -> None:
     """Raise ConfigError if a run folder names an untrusted agent program, or a server, which would get a key.
 
-    Programs of `wanted` and its endpoint `servers` that the folder's `recorded` experiment lacks come from the user's
-    command, so they are trusted. If nothing is refused, or with `trust`, all of them are recorded as trusted.
+    Programs of `experiment` and its endpoint `servers` that the folder's `recorded` experiment lacks come from the
+    user's command, so they are trusted. If nothing is refused, or with `trust`, all of them are recorded as trusted.
     """
-    peers = _list_peers(wanted, servers)
+    peers = _list_peers(experiment, servers)
     from_folder = peers.keys() & _list_peers(recorded, recorded.servers().values()).keys()
     for digest, action in peers.items():
         if digest in from_folder and not trust and digest not in _read_trusted():
@@ -198,7 +198,7 @@ def _digest(kind: str, text: str) -> str:
 
 
 def _list_peers(experiment: Experiment, servers: Iterable[EndpointSpec]) -> dict[str, str]:
-    """Return what a run would do with each server, agent program and MCP server, by trust digest."""
+    """Describe a run's use of each server, agent program and MCP server, by trust digest."""
     peers = {}
     for server in servers:
         url, variable = server.url or "OpenAI, or OPENAI_BASE_URL", server.key_variable or KEY_VARIABLE

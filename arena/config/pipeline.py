@@ -207,8 +207,8 @@ def _override_stages(stages: Sequence[StageSpec], layer: Layer) -> list[StageSpe
                 layer, (STAGES, name), f"no stage '{name}'{nearest(name, known)} (there are {', '.join(known)})"
             )
         kind = stages[known.index(name)].kind
-        if not isinstance(entry, Mapping) or (wrong := [key for key in entry if key not in (kind, OVERLAY)]):
-            problem = f"no {wrong[0]} here" if isinstance(entry, Mapping) else "settings belong here"
+        if not isinstance(entry, Mapping) or (unknown := [key for key in entry if key not in (kind, OVERLAY)]):
+            problem = f"no {unknown[0]} here" if isinstance(entry, Mapping) else "settings belong here"
             raise locate_error(layer, (STAGES, name), f"{problem}: change the settings under {kind} or {OVERLAY}")
     return [
         _with_layers(spec, layer, (STAGES, spec.name), changed[spec.name]) if spec.name in changed else spec
@@ -239,10 +239,10 @@ def _with_models(data: Mapping[str, Any], resolve: Resolve) -> dict[str, Any]:
     policies = data.get("policies")
     if not isinstance(policies, Mapping):
         return dict(data)
-    named = {
+    resolved = {
         name: {**spec, **{f: resolve(name, spec[f]) for f in _MODELS if isinstance(spec.get(f), str)}}
         if isinstance(spec, Mapping)
         else spec
         for name, spec in policies.items()
     }
-    return {**data, "policies": named}
+    return {**data, "policies": resolved}

@@ -76,9 +76,9 @@ def load_experiment(run: Path, layers: Sequence[Layer] = (), trust: bool = False
         )
     own_files.admit_code(run, [layer.data, RunReader(run).environment().get("experiment")], trust)
     saved = compose([layer])
-    if refused := [change for change in list_changes(read_recorded(run) or saved, saved) if not change.may_change]:
+    if changes := [change for change in list_changes(read_recorded(run) or saved, saved) if not change.may_change]:
         raise ConfigError(
-            f"{config} was edited since its run began: {_join_changes(refused)}: restore it, or start a new run"
+            f"{config} was edited since its run began: {_join_changes(changes)}: restore it, or start a new run"
         )
     return with_overrides(layer, layers) if layers else saved
 
@@ -100,10 +100,10 @@ def load_pipeline_settings(folder: Path, trust: bool = False) -> dict[str, Any]:
 def with_overrides(base: Layer, layers: Sequence[Layer]) -> Experiment:
     """Return the experiment with overrides. Raises ConfigError if they change a setting that may not change."""
     saved, overridden = compose([base]), compose([base, *layers])
-    if refused := [change for change in list_changes(saved, overridden) if not change.may_change]:
+    if changes := [change for change in list_changes(saved, overridden) if not change.may_change]:
         may = ", ".join(MAY_CHANGE)
         raise ConfigError(
-            f"{_join_changes(refused)} cannot change when a run is resumed: start a new run (these may: {may})"
+            f"{_join_changes(changes)} cannot change when a run is resumed: start a new run (these may: {may})"
         )
     return overridden
 
@@ -147,8 +147,8 @@ def _list_leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 def _join_changes(changes: Iterable[Change]) -> str:
     first, *rest = changes
-    shown = [str(change) for change in (first, *rest[:2])]
-    return ", ".join(shown) + (f" and {len(rest) - 2} more" if len(rest) > 2 else "")
+    texts = [str(change) for change in (first, *rest[:2])]
+    return ", ".join(texts) + (f" and {len(rest) - 2} more" if len(rest) > 2 else "")
 
 
 def _abbreviate(value: Any) -> str:

@@ -60,8 +60,8 @@ def _check_holders(experiment: Experiment, spec: TableSpec, table: Table, prefix
         role = table.roles[seat]
         if policy.train:
             _check_sampling(role, seat_spec.policy)
-        if role.sampling.search and (why := find_search_obstacle(game)):
-            raise ConfigError(f"{prefix}seats.{seat}: role {role.role}: sampling.search: {why}")
+        if role.sampling.search and (obstacle := find_search_obstacle(game)):
+            raise ConfigError(f"{prefix}seats.{seat}: role {role.role}: sampling.search: {obstacle}")
 
 
 def _check_harnesses(experiment: Experiment, table: Table, prefix: str) -> None:
@@ -98,8 +98,10 @@ def _check_imitated(experiment: Experiment, tables: Sequence[Table]) -> None:
         scripts_by_field = {f"policies.{name}.imitate.{key}": getattr(policy.imitate, key, ()) for key in IMITATED}
         if policy.train and experiment.learn.demonstrations:
             scripts_by_field["learn.demonstrations.scripted"] = experiment.learn.demonstrations.scripted
-        played = zip(tables, games, strict=True)
-        places = [(game, seat) for table, game in played for seat, holder in table.holders.items() if holder == name]
+        seated_tables = zip(tables, games, strict=True)
+        places = [
+            (game, seat) for table, game in seated_tables for seat, holder in table.holders.items() if holder == name
+        ]
         for field, scripts in scripts_by_field.items():
             results = [[_find_scripted_error(script, *place, field) for place in places] for script in scripts]
             for row in (*results, *zip(*results, strict=True)):  # of a script, and of a seat

@@ -98,8 +98,8 @@ def parse_scale(text: str) -> list[Layer]:
     if text.strip() == "none":
         return [set_layer("scale=null")]
     parts = [part.strip() for part in text.split(",") if part.strip()]
-    if wrong := [part for part in parts if "=" not in part] or ([] if parts else [text]):
-        flag = strict_yaml.escape_line(f"--scale {wrong[0]}", 200)
+    if malformed := [part for part in parts if "=" not in part] or ([] if parts else [text]):
+        flag = strict_yaml.escape_line(f"--scale {malformed[0]}", 200)
         raise ConfigError(f"{flag}: write it as --scale trainers=2,engines=2, or --scale none for one process")
     pairs = [part.split("=", 1) for part in parts]
     return [set_layer(f"scale.{key}={json.dumps(value) if key == 'address' else value}") for key, value in pairs]
@@ -129,12 +129,12 @@ def get_game_recipe(game: str) -> Layer:
         return recipe_layer(game)
     name = re.sub(r"[^a-z0-9_-]+", "-", game.lower()).strip("-_")[:64] or "game"
     try:
-        made = games.make(game)
+        example = games.make(game)
     except (ValueError, TypeError) as error:
         raise ConfigError(f"{game}: {error}") from None
-    roles = {seat: find_role_for(game, seat) or "player" for seat in made.possible_agents}
+    roles = {seat: find_role_for(game, seat) or "player" for seat in example.possible_agents}
     seats = "\n".join(f"  {json.dumps(seat)}: {{role: {role}, policy: shared}}" for seat, role in roles.items())
-    split = ", split: train" if isinstance(made, Split) else ""  # `arena eval` uses the held-out deals
+    split = ", split: train" if isinstance(example, Split) else ""  # `arena eval` uses the held-out deals
     return text_layer(
         f"recipe for {game}", _GENERIC.format(name=name, game=json.dumps(game), split=split, model=DEFAULT, seats=seats)
     )

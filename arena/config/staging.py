@@ -187,11 +187,13 @@ class _StageComposer:
         The policies do not imitate again, and an adapter gets no further adapter.
         """
         names = _find_policies(merge_layers([*shared, *own]))
-        chosen = {name: spec["model"] for name, spec in _find_policies(merge_layers(own)).items() if "model" in spec}
+        own_models = {
+            name: spec["model"] for name, spec in _find_policies(merge_layers(own)).items() if "model" in spec
+        }
         known = {weights for trained in self.earlier.weights.values() for weights in trained.values()}
         started: dict[str, Any] = {}
         for name in names:
-            weights = chosen.get(name, self.earlier.newest.get(name))
+            weights = own_models.get(name, self.earlier.newest.get(name))
             if weights in known:
                 adapted = {"adapter": None} if is_adapter(Path(weights)) else {}
                 started[name] = {"model": weights, "imitate": None, **adapted}
@@ -222,8 +224,8 @@ class _StageComposer:
         if stage not in self.earlier.folders:
             numbers = {spec.name: spec.number for spec in self.pipeline.stages}
             if stage in numbers:
-                which = "this stage" if numbers[stage] == self.spec.number else "a later stage"
-                raise ConfigError(f"{stage[:64]} is {which}: name an earlier one")
+                position = "this stage" if numbers[stage] == self.spec.number else "a later stage"
+                raise ConfigError(f"{stage[:64]} is {position}: name an earlier one")
             known = ", ".join(self.earlier.folders) or "none"
             raise ConfigError(f"there is no stage '{stage[:64]}'{nearest(stage, numbers)} (earlier stages: {known})")
         keys = [key for key in path if isinstance(key, str)]
@@ -233,16 +235,18 @@ class _StageComposer:
         self.weights_of.add(stage)
         trained = self.earlier.weights[stage]
         is_policy = len(keys) > 1 and keys[0] == "policies"
-        wanted = policy or next((name for name in trained if len(trained) == 1 or (is_policy and name == keys[1])), "")
-        if wanted not in trained:
+        policy_name = policy or next(
+            (name for name in trained if len(trained) == 1 or (is_policy and name == keys[1])), ""
+        )
+        if policy_name not in trained:
             if not trained:
                 raise ConfigError(f"stage {stage} trained no policy")
             problem = f"trained no policy '{policy[:64]}'" if policy else f"trained {len(trained)} policies: name one"
             raise ConfigError(f"stage {stage} {problem} (it trained: {', '.join(trained)})")
         run = self.earlier.folders[stage]
         if keys[:1] == ["evaluate"] and keys[-1] != "reward_model" and (run / CONFIG).is_file():
-            return f"{run}:{wanted}"  # an opponent keeps the role that it learned in
-        return trained[wanted]
+            return f"{run}:{policy_name}"  # an opponent keeps the role that it learned in
+        return trained[policy_name]
 
 
 def _find_references(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], str]]:

@@ -175,9 +175,9 @@ class StudySpec(BaseModel):
     def _check_arm_names(self) -> Self:
         if self.arm in self.arms:
             raise ValueError(f"`arms` has '{self.arm}', as the recipe itself is called: rename one")
-        named = {"verdict.better_than": self.verdict.better_than, "warm": self.warm, "uneven": self.uneven}
-        named["gauges.unlike"] = [gauge.unlike for gauge in self.gauges if gauge.unlike]
-        for field, names in named.items():
+        arms_by_field = {"verdict.better_than": self.verdict.better_than, "warm": self.warm, "uneven": self.uneven}
+        arms_by_field["gauges.unlike"] = [gauge.unlike for gauge in self.gauges if gauge.unlike]
+        for field, names in arms_by_field.items():
             self._require_known_arms(field, names)
         return self
 

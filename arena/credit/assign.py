@@ -108,14 +108,14 @@ def _remove_dropped(batch: TurnBatch, rewards: Floats, selection: Selection) -> 
     """Return the batch, turn rewards and selection without the dropped trajectories."""
     rows = np.flatnonzero(selection.kept).tolist()
     turns = selection.kept[batch.owner]
-    left = TurnBatch(
+    remaining = TurnBatch(
         [batch.trajectories[i] for i in rows],
         batch.clock,
         batch.rng,
         batch.memory,
         {name: [arrays[i] for i in rows] for name, arrays in batch.measures.items()},
     )
-    return left, rewards[turns], Selection(selection.learned[turns], selection.counted[rows], selection.kept[rows])
+    return remaining, rewards[turns], Selection(selection.learned[turns], selection.counted[rows], selection.kept[rows])
 
 
 def _split_by_trajectory(

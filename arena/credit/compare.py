@@ -104,15 +104,17 @@ async def compare(
     no trained turn.
     """
     reader, names = RunReader(run), name_columns(estimators)
-    offline_estimators = [_OfflineEstimator(chosen, rule.critic, seed) for chosen in estimators]
+    offline_estimators = [_OfflineEstimator(config, rule.critic, seed) for config in estimators]
     frames = []
     last = max(iterations, default=-1) if iterations is not None else None
     recalls = {row["iteration"]: [Recall(**one) for one in row.get("recalled", ())] for row in reader.metrics()}
     for k in reader.iterations():
         if last is not None and k > last:  # later iterations do not affect earlier ones
             break
-        played = trained_trajectories(map(MatchRecord.from_json, select_complete(list(reader.log.read(k)))))
-        trajectories = apply_recalls(played, recalls.get(k, ()), reader.log)
+        trajectories_in_log = trained_trajectories(
+            map(MatchRecord.from_json, select_complete(list(reader.log.read(k))))
+        )
+        trajectories = apply_recalls(trajectories_in_log, recalls.get(k, ()), reader.log)
         if not trajectories:
             continue
         batch = TurnBatch(trajectories, Clock(k, length))
@@ -129,11 +131,11 @@ async def compare(
 class _OfflineEstimator:
     """Estimator with its own state and critic, called with the iterations of a log in order."""
 
-    def __init__(self, chosen: PartConfig, run_critic: PartConfig | None, seed: int) -> None:
-        self.estimator, self.memory, self.seed = chosen, dict[str, Any](), seed
+    def __init__(self, estimator: PartConfig, run_critic: PartConfig | None, seed: int) -> None:
+        self.estimator, self.memory, self.seed = estimator, dict[str, Any](), seed
         self.critic = None
-        if chosen.needs:
-            self.critic = create_critic(_choose_offline_critic(chosen, run_critic), chosen, seed=seed)
+        if estimator.needs:
+            self.critic = create_critic(_choose_offline_critic(estimator, run_critic), estimator, seed=seed)
 
     async def __call__(self, batch: TurnBatch, rewards: Floats) -> Floats:
         """Return the advantages of an iteration's turns, [T], and then fit the critic to them."""
@@ -155,13 +157,15 @@ class _OfflineEstimator:
         return turn_advantages
 
 
-def _choose_offline_critic(chosen: PartConfig, run_critic: PartConfig | None) -> PartConfig:
+def _choose_offline_critic(estimator: PartConfig, run_critic: PartConfig | None) -> PartConfig:
     """Return a critic for which a log suffices: the run's, else `linear`. Raises ConfigError if neither fits."""
     offline = [run_critic] if run_critic and "policies" not in run_critic.needs else []
     for critic in (*offline, PartConfig(CRITIC, "linear")):
-        if chosen.needs <= CRITICS[critic.name].gives:  # type: ignore[attr-defined]
+        if estimator.needs <= CRITICS[critic.name].gives:  # type: ignore[attr-defined]
             return critic
-    raise ConfigError(f"estimator {chosen.name} needs {', '.join(sorted(chosen.needs))}, which no match log holds")
+    raise ConfigError(
+        f"estimator {estimator.name} needs {', '.join(sorted(estimator.needs))}, which no match log holds"
+    )
 
 
 def name_columns(estimators: Sequence[PartConfig]) -> list[str]:

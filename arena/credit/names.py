@@ -53,12 +53,12 @@ def find_stage_rewards(stages: Sequence[PartConfig], batch: TurnBatch) -> set[st
     return names
 
 
-def check_names(rule: CreditSpec, replay: PartConfig | None, paid: Collection[str]) -> None:
-    """Raise ConfigError for the first reward name in the credit and replay settings that is not in `paid`.
+def check_names(rule: CreditSpec, replay: PartConfig | None, rewards: Collection[str]) -> None:
+    """Raise ConfigError for the first reward name in the credit and replay settings that is not in `rewards`.
 
     The rewards `illegal` and `stake`, which any game may pay, are always allowed.
     """
-    known = {ILLEGAL, STAKE, *paid}
+    known = {ILLEGAL, STAKE, *rewards}
     for field_name, name in list_reward_names(rule, replay):
         if name not in known:
             listed = ", ".join(sorted(known))
@@ -68,7 +68,7 @@ def check_names(rule: CreditSpec, replay: PartConfig | None, paid: Collection[st
 def list_reward_names(rule: CreditSpec, replay: PartConfig | None) -> Iterator[tuple[str, str]]:
     """Yield (settings field, reward name) for every reward name in the credit and replay settings."""
     yield from (("credit.weights", name) for name in rule.weights)
-    chosen = [(f"credit.{field}", part) for field, part in rule.parts()]
-    chosen += [("learn.replay", replay)] if replay else []
-    for field_name, part in chosen:
+    parts = [(f"credit.{field}", part) for field, part in rule.parts()]
+    parts += [("learn.replay", replay)] if replay else []
+    for field_name, part in parts:
         yield from ((f"{field_name}: {part.name}", name) for name in sorted(part.rewards))

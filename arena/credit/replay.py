@@ -122,12 +122,12 @@ class Success:
         failed = (batch.std_by(score, groups) < self.std) & (batch.mean_by(score, groups) < self.mean)
         failed &= batch.count_by(groups) > 1
         firsts = np.unique(groups, return_index=True)[1]
-        tasks, drawn = self._label_tasks(batch), dict[int, Entry]()
+        tasks, substitutes = self._label_tasks(batch), dict[int, Entry]()
         for i in firsts[failed[firsts]].tolist():
             if successes := self.memory.get(tasks[i]):
-                drawn[i] = Entry(*successes[int(batch.rng.integers(len(successes)))])
+                substitutes[i] = Entry(*successes[int(batch.rng.integers(len(successes)))])
         injected = list(batch.trajectories)
-        for i, old in zip(drawn, load_recalled(self.log, list(drawn.values())), strict=True):
+        for i, old in zip(substitutes, load_recalled(self.log, list(substitutes.values())), strict=True):
             injected[i] = replace(old, seed=injected[i].seed)
         return injected
 
@@ -211,10 +211,12 @@ class SelfImitation:
             better = [e for e in entries if e.policy == policy and e.score > median[e.task]]
             if len(better) > self.threshold:
                 places = batch.rng.choice(len(better), min(self.size, len(better)), replace=False)
-                drawn = [better[i] for i in sorted(places.tolist())]
-                sources = drawn if self.which == "better" else self._draw_random_entries(batch, drawn)
+                sampled = [better[i] for i in sorted(places.tolist())]
+                sources = sampled if self.which == "better" else self._draw_random_entries(batch, sampled)
                 old = load_recalled(self.log, sources, batch.trajectories)
-                replayed += [self._make_credited(e, t, median[e.task], weight) for e, t in zip(drawn, old, strict=True)]
+                replayed += [
+                    self._make_credited(e, t, median[e.task], weight) for e, t in zip(sampled, old, strict=True)
+                ]
                 entries = [e for e in entries if e.policy != policy]
         self.memory["admitted"] = [[*e] for e in entries]
         return replayed
@@ -243,11 +245,11 @@ class SelfImitation:
             and (pattern is None or any(turn.raw in pattern for turn in trajectory.turns))
         ]
 
-    def _draw_random_entries(self, batch: TurnBatch, drawn: Sequence[Entry]) -> list[Entry]:
+    def _draw_random_entries(self, batch: TurnBatch, entries: Sequence[Entry]) -> list[Entry]:
         """Return the drawn entries with random trajectories of the batch by the same policy, repeated if necessary."""
-        own = [t for t in batch.trajectories if t.policy == drawn[0].policy]
-        places = batch.rng.choice(len(own), len(drawn), replace=len(own) < len(drawn))
-        return [e._replace(match=own[i].match, seat=own[i].seat) for e, i in zip(drawn, places.tolist(), strict=True)]
+        own = [t for t in batch.trajectories if t.policy == entries[0].policy]
+        places = batch.rng.choice(len(own), len(entries), replace=len(own) < len(entries))
+        return [e._replace(match=own[i].match, seat=own[i].seat) for e, i in zip(entries, places.tolist(), strict=True)]
 
     def _make_credited(self, entry: Entry, trajectory: Trajectory, median: float, weight: float) -> CreditedTrajectory:
         """Return a trajectory for replay, with `weight` times its current advantage on all turns.
@@ -279,9 +281,9 @@ def record_recalls(
         if c.trajectory.source == "recalled"
     }
     substitutes = [
-        Recall(new.match, new.seat, (replaced.match, replaced.seat), advantages_by_seat.get((new.match, new.seat), []))
-        for replaced, new in zip(played, injected, strict=True)
-        if new is not replaced
+        Recall(new.match, new.seat, (original.match, original.seat), advantages_by_seat.get((new.match, new.seat), []))
+        for original, new in zip(played, injected, strict=True)
+        if new is not original
     ]
     additions = [(c.trajectory, c.advantages.tolist()) for c in added]
     return substitutes + [Recall(one.match, one.seat, None, advantages) for one, advantages in additions]
@@ -304,11 +306,11 @@ def load_recalled(log: LogReader, entries: Sequence[Entry], loaded: Sequence[Tra
     Raises StoreError if the log no longer has a match.
     """
     by_seat = {(t.match, t.seat): t for t in loaded}
-    absent = [entry for entry in entries if (entry.match, entry.seat) not in by_seat]
-    for iteration in sorted({entry.iteration for entry in absent}):
-        for row in log.read(iteration, ids={entry.match for entry in absent if entry.iteration == iteration}):
+    missing = [entry for entry in entries if (entry.match, entry.seat) not in by_seat]
+    for iteration in sorted({entry.iteration for entry in missing}):
+        for row in log.read(iteration, ids={entry.match for entry in missing if entry.iteration == iteration}):
             by_seat |= {(t.match, t.seat): t for t in trajectories(MatchRecord.from_json(row, log.blobs.get))}
-    for entry in absent:
+    for entry in missing:
         if (entry.match, entry.seat) not in by_seat:
             raise StoreError(f"{log.folder} has no match {entry.match}, which replay needs: it was removed")
     return [replace(by_seat[entry.match, entry.seat], source="recalled") for entry in entries]

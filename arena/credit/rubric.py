@@ -47,7 +47,7 @@ class Criterion(Part):
 
 
 class Sees(Part):
-    """The parts of a match that a judge sees. All others are hidden."""
+    """Selection of the parts of a match that a judge sees. All other parts are hidden."""
 
     acts: Annotated[Names, Field(min_length=1)]
     """Seats whose acts are shown, with their public talk."""
@@ -62,8 +62,8 @@ class Sees(Part):
 
     @model_validator(mode="after")
     def _check_names(self) -> Self:
-        if twice := [name for name in self.messages if name in self.acts]:
-            raise ValueError(f"the acts of '{twice[0]}' are shown already: leave it out of messages")
+        if duplicates := [name for name in self.messages if name in self.acts]:
+            raise ValueError(f"the acts of '{duplicates[0]}' are shown already: leave it out of messages")
         if absent := [name for name in self.thoughts if name not in self.acts]:
             raise ValueError(f"thoughts are only shown with acts of the same seat: add '{absent[0]}' to acts")
         return self
@@ -107,8 +107,8 @@ class Rubric(Part):
     @model_validator(mode="after")
     def _check_criteria(self) -> Self:
         names = [criterion.name for criterion in self.criteria]
-        if twice := [name for name in names if names.count(name) > 1]:
-            raise ValueError(f"two criteria are called '{twice[0]}'")
+        if duplicates := [name for name in names if names.count(name) > 1]:
+            raise ValueError(f"two criteria are called '{duplicates[0]}'")
         if hidden := sorted((find_items(self.template, "report") or set()) - {*self.sees.report}):
             raise ValueError(f"the template shows report.{hidden[0]}, which sees.report does not allow")
         return self
@@ -215,17 +215,17 @@ def _shorten(lines: list[dict[str, str]], limit: int) -> list[dict[str, str]]:
     A quarter of the characters is for the beginning. All lines of a text after the first are indented, so that none
     looks like another sender's.
     """
-    cut = [{**line, "text": _format_value(truncate_middle(line["text"], limit // 4))} for line in lines]
-    sizes = [len(line["sender"]) + len(line["text"]) + 3 for line in cut]
+    shortened = [{**line, "text": _format_value(truncate_middle(line["text"], limit // 4))} for line in lines]
+    sizes = [len(line["sender"]) + len(line["text"]) + 3 for line in shortened]
     head = tail = 0
-    while head < len(cut) and sum(sizes[: head + 1]) <= limit // 4:
+    while head < len(shortened) and sum(sizes[: head + 1]) <= limit // 4:
         head += 1
-    while head + tail < len(cut) and sum(sizes[len(cut) - tail - 1 :]) <= limit - limit // 4:
+    while head + tail < len(shortened) and sum(sizes[len(shortened) - tail - 1 :]) <= limit - limit // 4:
         tail += 1
-    if head + tail == len(cut):
-        return cut
-    gap = {"sender": "…", "text": f"{len(cut) - head - tail} messages left out"}
-    return [*cut[:head], gap, *cut[len(cut) - tail :]]
+    if head + tail == len(shortened):
+        return shortened
+    gap = {"sender": "…", "text": f"{len(shortened) - head - tail} messages left out"}
+    return [*shortened[:head], gap, *shortened[len(shortened) - tail :]]
 
 
 def _format_value(value: float | bool | str) -> Any:

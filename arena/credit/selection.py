@@ -105,9 +105,9 @@ def overlong(
     With `counted: false` such trajectories are out of the statistics too. Source: DAPO's overlong filtering (Yu et al.
     2025), one turn per trajectory there; SUPO masks whole rollouts.
     """
-    cut = batch.column(lambda turn: turn.finish == "length") > 0
-    trajectories = batch.totals(cut.astype(np.float64)) > 0
-    selection = selection.exclude_from_loss(cut if unit == "turn" else trajectories[batch.owner])
+    is_truncated = batch.column(lambda turn: turn.finish == "length") > 0
+    trajectories = batch.totals(is_truncated.astype(np.float64)) > 0
+    selection = selection.exclude_from_loss(is_truncated if unit == "turn" else trajectories[batch.owner])
     return selection if counted else selection.exclude_from_statistics(trajectories)
 
 
@@ -120,8 +120,8 @@ def ended(
     context with no summary left to write (SUPO's overlong masking, Lu et al. 2025), `stopped` an end by the part
     `stop`.
     """
-    cut = np.array([t.report.get("ended") in how for t in batch.trajectories], bool)
-    return selection.exclude_from_loss(cut[batch.owner])
+    is_truncated = np.array([t.report.get("ended") in how for t in batch.trajectories], bool)
+    return selection.exclude_from_loss(is_truncated[batch.owner])
 
 
 def written_as(
@@ -146,10 +146,10 @@ def high_entropy(
     (`by: []`); in its released code the filter is commented out.
     """
     entropy = average_over_turns(batch, batch.measure("entropy"))
-    groups, spoken = batch.groups(by), (batch.turn_tokens > 0) & selection.kept[batch.owner]
+    groups, has_tokens = batch.groups(by), (batch.turn_tokens > 0) & selection.kept[batch.owner]
     low = np.zeros(len(entropy), bool)
-    for group in np.unique(groups[spoken]).tolist():
-        rows = np.flatnonzero(spoken & (groups == group))
+    for group in np.unique(groups[has_tokens]).tolist():
+        rows = np.flatnonzero(has_tokens & (groups == group))
         low[rows] = entropy[rows] < np.quantile(entropy[rows], quantile) - _ROUNDING
     return selection.exclude_from_loss(low)
 
@@ -176,10 +176,10 @@ def surprise(
         for stream in trajectory.streams
     ]
     surprises = average_over_turns(batch, -np.concatenate(logprobs)) if logprobs else np.zeros(len(batch.owner))
-    groups, spoken = batch.groups(by), (batch.turn_tokens > 0) & selection.learned
+    groups, has_tokens = batch.groups(by), (batch.turn_tokens > 0) & selection.learned
     tail = np.zeros(len(surprises), bool)
-    for group in np.unique(groups[spoken]).tolist():
-        rows = np.flatnonzero(spoken & (groups == group))
+    for group in np.unique(groups[has_tokens]).tolist():
+        rows = np.flatnonzero(has_tokens & (groups == group))
         deviation, width = surprises[rows] - surprises[rows].mean(), deviations * surprises[rows].std() + _ROUNDING
         tail[rows] = ((deviation < -width) & (drop != "high")) | ((deviation > width) & (drop != "low"))
     return selection.exclude_from_loss(tail)

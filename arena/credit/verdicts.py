@@ -42,8 +42,8 @@ def read_scores(answer: str, names: Sequence[str], scale: tuple[float, float]) -
 def read_winner(answer: str) -> float | None:
     """Return 1 for `WINNER: A`, 0 for B and 0.5 for a tie; None if the answer is unreadable."""
     lines = _split_lines(answer)
-    marked = [m for line in lines if (m := re.fullmatch(r"winner\s*[:=]\s*(.*)", line, _ANY_CASE))]
-    answers = [match[1] for match in marked] or (lines if len(lines) == 1 else [])
+    marked_answers = [m for line in lines if (m := re.fullmatch(r"winner\s*[:=]\s*(.*)", line, _ANY_CASE))]
+    answers = [match[1] for match in marked_answers] or (lines if len(lines) == 1 else [])
     verdicts = [re.fullmatch(rf"(?:match\s+)?(A|B|tie|draw){_REASON}", text, _ANY_CASE) for text in answers]
     values = {WINNERS[verdict[1].casefold()] if verdict else None for verdict in verdicts}
     return values.pop() if len(values) == 1 else None
@@ -59,8 +59,8 @@ def read_ranking(answer: str, count: int) -> list[float] | None:
     their ranks. Every number must occur exactly once.
     """
     lines = _split_lines(answer)
-    marked = [m[1] for line in lines if (m := re.fullmatch(r"ranking\s*[:=]\s*(.*)", line, _ANY_CASE))]
-    answers = marked or (lines if len(lines) == 1 else [])
+    marked_answers = [m[1] for line in lines if (m := re.fullmatch(r"ranking\s*[:=]\s*(.*)", line, _ANY_CASE))]
+    answers = marked_answers or (lines if len(lines) == 1 else [])
     rankings = {tuple(_parse_ranking(text, count) or ()) for text in answers}
     values = rankings.pop() if len(rankings) == 1 else ()
     return list(values) or None

@@ -101,9 +101,9 @@ class DataSet:
             on_row(number)
         self.sha256 = digest.hexdigest() if has_files else self.rows.sha256
 
-    def make_error(self, number: int, why: str) -> ConfigError:
+    def make_error(self, number: int, reason: str) -> ConfigError:
         """Return a ConfigError about a row, with its file and number."""
-        return ConfigError(f"{self.rows.locate(number)}: {why}")
+        return ConfigError(f"{self.rows.locate(number)}: {reason}")
 
     def close(self) -> None:
         """Close the files."""

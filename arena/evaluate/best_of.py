@@ -117,11 +117,11 @@ def seat_contenders(
     """
     game, lineup = make_game(spec), dict[str, Contender]()
     for name in game.possible_agents:
-        who = contender if name == seat else judge if judge and name == judge_seat else others
-        if who is None:
+        player = contender if name == seat else judge if judge and name == judge_seat else others
+        if player is None:
             raise ConfigError(f"who plays {name} of {spec.name}? Name one contender: --against random")
-        who.check(spec.name, game, name)
-        lineup[name] = who
+        player.check(spec.name, game, name)
+        lineup[name] = player
     return lineup
 
 
@@ -136,18 +136,24 @@ async def play_best_of(
     after each finished match. Leaves out deals with a match that keeps failing. Raises PlayError if most matches fail,
     or no deal is complete.
     """
-    played, failed = await sample_matches(lineup, seat, spec, deals, n, seed, scorers or {}, on_finish, in_flight)
+    samples_by_deal, failed = await sample_matches(
+        lineup, seat, spec, deals, n, seed, scorers or {}, on_finish, in_flight
+    )
     single: dict[str, list[list[Sample]]] = {}
     for decoding in decodings:
         table = {**lineup, seat: with_decoding(lineup[seat], decoding, n)}
-        single[decoding], more = await sample_matches(table, seat, spec, deals, 1, seed, {}, on_finish, in_flight)
-        failed += more
-    complete = [d for d in range(deals) if len(played[d]) == n and all(samples[d] for samples in single.values())]
+        single[decoding], more_failures = await sample_matches(
+            table, seat, spec, deals, 1, seed, {}, on_finish, in_flight
+        )
+        failed += more_failures
+    complete = [
+        d for d in range(deals) if len(samples_by_deal[d]) == n and all(samples[d] for samples in single.values())
+    ]
     if not complete:
         raise PlayError(
-            f"every deal has a match that kept failing: {max(failed, key=lambda why: failed[why], default='')}"
+            f"every deal has a match that kept failing: {max(failed, key=lambda reason: failed[reason], default='')}"
         )
-    by_deal = [played[d] for d in complete]
+    by_deal = [samples_by_deal[d] for d in complete]
     curves = {rule: _estimate_curve(by_deal, rule, seed) for rule in rules}
     rows = [replace(_make_row(MEAN, by_deal, [average_results(samples) for samples in by_deal], 1 / n), matches=1)]
     rows += [_make_row(rule, by_deal, curves[rule][n]) for rule in rules]

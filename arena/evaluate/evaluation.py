@@ -85,7 +85,7 @@ class Result:
             "scored": self.scored and {name: [n, interval_to_json(self.rate(name))] for name, n in self.scored.items()},
             "figures": {name: interval_to_json(self.mean(name)) for name in self.figures},
             "payoff_by_seat": {
-                s: interval_to_json(mean_ci([v for v in paid if v == v])) for s, paid in self.by_seat.items()
+                s: interval_to_json(mean_ci([v for v in payoffs if v == v])) for s, payoffs in self.by_seat.items()
             },
             "illegal": self.illegal, "ended": self.ended, "failed": self.failed,
         }  # fmt: skip
@@ -128,8 +128,8 @@ def with_split(spec: GameSpec, split: str = "") -> GameSpec:
         if split:
             raise ConfigError(f"--split {split}: {spec.name} has no splits: leave it out")
         return spec
-    chosen = split or spec.options.get("split", "test")
-    split_spec = GameSpec(name=spec.name, options={**spec.options, "split": chosen})
+    split_name = split or spec.options.get("split", "test")
+    split_spec = GameSpec(name=spec.name, options={**spec.options, "split": split_name})
     make_game(split_spec)
     return split_spec
 
@@ -147,8 +147,8 @@ def check_lineups(contender: Contender, opponents: Sequence[Contender], spec: Ga
     game = make_game(spec)
     for _, tables in _list_meetings(contender, opponents, spec):
         for table in tables:
-            for seat, who in table.items():
-                who.check(spec.name, game, seat)
+            for seat, player in table.items():
+                player.check(spec.name, game, seat)
 
 
 async def evaluate(
@@ -167,9 +167,10 @@ async def evaluate(
     ConfigError if a player cannot take its seat, and PlayError if most matches fail.
     """
     check_lineups(contender, opponents, game)
-    met = _list_meetings(contender, opponents, game)
+    meetings = _list_meetings(contender, opponents, game)
     return [
-        await _evaluate_against(contender, other, tables, game, matches, seed, on_finish, rate) for other, tables in met
+        await _evaluate_against(contender, other, tables, game, matches, seed, on_finish, rate)
+        for other, tables in meetings
     ]
 
 
@@ -199,8 +200,8 @@ def list_lineups(contender: Contender, other: Contender, game: str, seats: Seque
 
     In self-play there is one lineup.
     """
-    own = seats[:1] if contender.name == other.name else find_own_seats(contender, game, seats)
-    return [{seat: contender if seat == mine else other for seat in seats} for mine in own]
+    own_seats = seats[:1] if contender.name == other.name else find_own_seats(contender, game, seats)
+    return [{seat: contender if seat == own_seat else other for seat in seats} for own_seat in own_seats]
 
 
 def find_own_seats(contender: Contender, game: str, seats: Sequence[str]) -> Sequence[str]:
@@ -214,14 +215,16 @@ async def _evaluate_against(
     on_finish: Callable[[], None], rate: Rate | None = None,
 ) -> Result:  # fmt: skip
     seats = tuple(tables[0])
-    played, failed = await play_lineups(tables, spec, count_deals(matches, len(tables)), seed, on_finish, rate=rate)
-    held = [[s for s in seats if table[s].name == contender.name] for table in tables]
-    flat = [(p, own) for row, own in zip(played, held, strict=True) for p in row if p]
+    outcomes_by_table, failed = await play_lineups(
+        tables, spec, count_deals(matches, len(tables)), seed, on_finish, rate=rate
+    )
+    own_seats = [[s for s in seats if table[s].name == contender.name] for table in tables]
+    flat = [(p, own) for row, own in zip(outcomes_by_table, own_seats, strict=True) for p in row if p]
     game = make_game(spec)
     scored = contender.name != other.name and not game.cooperative and game.rivals
     outcomes = Counter(p.score(own) for p, own in flat)
-    offended = [p.offender in own for p, own in flat if p.offender]
-    figures, ranges = _average_figures(played, held, scored)
+    is_own_offence = [p.offender in own for p, own in flat if p.offender]
+    figures, ranges = _average_figures(outcomes_by_table, own_seats, scored)
     return Result(
         game=spec,
         contender=contender.name,
@@ -230,28 +233,29 @@ async def _evaluate_against(
         matches=len(flat),
         figures=figures,
         scored={"win": outcomes[1.0], "draw": outcomes[0.5], "loss": outcomes[0.0]} if scored else None,
-        illegal={"own": sum(offended), "other": len(offended) - sum(offended)},
+        illegal={"own": sum(is_own_offence), "other": len(is_own_offence) - sum(is_own_offence)},
         ended=dict(Counter(str(p.report["ended"]) for p, _ in flat)),
         failed=dict(failed),
         ranges=ranges,
-        by_seat=_payoffs_by_seat(played, held),
+        by_seat=_payoffs_by_seat(outcomes_by_table, own_seats),
     )
 
 
-def _payoffs_by_seat(played: list[list[MatchOutcome | None]], held: list[list[str]]) -> dict[str, list[float]]:
+def _payoffs_by_seat(outcomes: list[list[MatchOutcome | None]], own_seats: list[list[str]]) -> dict[str, list[float]]:
     """Return the contender's payoffs per deal by its seat, NaN for a missing match. In self-play it has every seat."""
-    pairs = [(row, seat) for row, own in zip(played, held, strict=True) for seat in own]
+    pairs = [(row, seat) for row, own in zip(outcomes, own_seats, strict=True) for seat in own]
     return {seat: [p.payoffs[seat] if p else math.nan for p in row] for row, seat in pairs}
 
 
 def _average_figures(
-    played: list[list[MatchOutcome | None]], held: list[list[str]], scored: bool
+    outcomes: list[list[MatchOutcome | None]], own_seats: list[list[str]], scored: bool
 ) -> tuple[dict[str, list[float]], dict[str, Bounds]]:
     """Return, by figure, its mean over each deal's matches (NaN if one is missing), and its range."""
 
-    by_deal = zip(*played, strict=True)
+    by_deal = zip(*outcomes, strict=True)
     deals = [
-        [p.figures(own, scored) for p, own in zip(row, held, strict=True) if p] if all(row) else [] for row in by_deal
+        [p.figures(own, scored) for p, own in zip(row, own_seats, strict=True) if p] if all(row) else []
+        for row in by_deal
     ]
     by_match = [figures for row in deals for figures in row]
     ranges = {
@@ -291,19 +295,19 @@ async def play_lineups(
     plans = [
         MatchPlan(
             identity=MatchId(i, deal), game=spec.name, options=dict(spec.options), seed=seeds[deal],
-            seats={seat: who.seating(spec.name, seat) for seat, who in lineup.items()},
+            seats={seat: player.seating(spec.name, seat) for seat, player in lineup.items()},
         )
         for deal in range(deals)  # matches of a deal run together and share their cached prefix
         for i, lineup in enumerate(lineups)
     ]  # fmt: skip
-    played: dict[tuple[int, int], MatchOutcome] = {}
+    outcomes: dict[tuple[int, int], MatchOutcome] = {}
 
     async def play_plan(plan: MatchPlan) -> MatchRecord:
         i, deal = plan.identity.iteration, plan.identity.deal
         record = await play_one(plan, lineups[i], seed, LIMITS)
         if record.status == "finished":
-            played[i, deal] = read_outcome(record, await rate(record) if rate else {})
+            outcomes[i, deal] = read_outcome(record, await rate(record) if rate else {})
         return replace(record, turns=(), streams={})  # frees memory
 
     failed = await play_counting_failures(plans, play_plan, on_finish, in_flight)
-    return [[played.get((i, deal)) for deal in range(deals)] for i in range(len(lineups))], failed
+    return [[outcomes.get((i, deal)) for deal in range(deals)] for i in range(len(lineups))], failed

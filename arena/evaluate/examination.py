@@ -50,8 +50,8 @@ class Examination:
             await self._begin(parts)
         assert self._done is not None
         every = self.experiment.evaluate.every
-        wanted = not self._done or k == self.experiment.iterations or bool(every and k % every == 0)
-        return wanted and k not in self._done
+        is_scheduled = not self._done or k == self.experiment.iterations or bool(every and k % every == 0)
+        return is_scheduled and k not in self._done
 
     async def examine(self, k: int, parts: Parts, watcher: Watcher) -> dict[str, float]:
         """Play the panel, append the evaluation to the run's folder, and return its figures for the row of metrics.
@@ -96,11 +96,11 @@ async def _plan_panel(experiment: Experiment, parts: Parts) -> PanelPlan:
     trained = {name: parts.policies[name] for name in parts.policies.trainers}
     name = ", ".join(trained)
     cast = Casting(name=name, policies=trained, experiment=experiment, instructions=parts.play.read_instructions)
-    who = ModelContender(name, parts.engine, cast)
+    contender = ModelContender(name, parts.engine, cast)
     members = await specs.ContenderLoader(endpoints=Endpoints(experiment.servers())).load(
         *panel.members, games=[panel.game.name]
     )
-    plan = PanelPlan(who, panel, resolve_panel_game(panel, experiment), members)
+    plan = PanelPlan(contender, panel, resolve_panel_game(panel, experiment), members)
     plan.check()
     return plan
 

@@ -102,7 +102,9 @@ async def fork(
     record = replace(record, game=resolve_game_name(record.game, experiment))
     fork_point = require_forkable(ForkPoint(record, turn, act), new_players)
     notes: dict[str, None] = {}
-    original_players = {seat: _find_spec(reader.path, experiment, held, notes) for seat, held in record.seats.items()}
+    original_players = {
+        seat: _find_spec(reader.path, experiment, seating, notes) for seat, seating in record.seats.items()
+    }
     for line in notes:
         loader.note(line)
     changed = original_players | new_players
@@ -117,10 +119,14 @@ async def fork(
         {seat: _with_run_role(roles.get(seat), players[name], record.game, seat) for seat, name in arm.items()}
         for arm in arms
     ]
-    played, failed = await _play(fork_point, tables, experiment.seed, n, on_finish)
-    pairs = [forks for forks in zip(*played, strict=True) if all(forks)]  # a fork that failed in one arm has no pair
+    records_by_arm, failed = await _play(fork_point, tables, experiment.seed, n, on_finish)
+    pairs = [
+        forks for forks in zip(*records_by_arm, strict=True) if all(forks)
+    ]  # a fork that failed in one arm has no pair
     if not pairs:
-        raise PlayError(f"no fork of {match} was finished: {max(failed, key=lambda why: failed[why], default='')}")
+        raise PlayError(
+            f"no fork of {match} was finished: {max(failed, key=lambda reason: failed[reason], default='')}"
+        )
     figures = [_collect_figures(records) for records in zip(*pairs, strict=True)]
     return ForkResults(
         fork_point=fork_point, original_players=original_players, new_players=new_players,
@@ -150,19 +156,19 @@ def require_forkable(fork_point: ForkPoint, new_players: Mapping[str, str]) -> F
         raise ConfigError("a fork needs a change: another player at a seat, or another act")
     if fork_point.act and record.turns[turn].source in UNREAD:
         raise ConfigError(f"no game read turn {turn + 1} of {record.id}: fork it at another turn")
-    if why := find_difference(fork_point, make_game(GameSpec(name=record.game, options=record.options))):
-        raise ConfigError(f"{record.id} cannot be forked: {why}")
+    if difference := find_difference(fork_point, make_game(GameSpec(name=record.game, options=record.options))):
+        raise ConfigError(f"{record.id} cannot be forked: {difference}")
     return fork_point
 
 
-def _find_spec(run: Path, experiment: Experiment, held: Seating, notes: dict[str, None]) -> str:
+def _find_spec(run: Path, experiment: Experiment, seating: Seating, notes: dict[str, None]) -> str:
     """Return the spec of a logged seat's player, such as `RUN@12:POLICY` or `random`; "" for a person.
 
     For deleted weights it is the nearest available version, and a message is added to `notes`.
     """
-    if held.kind != "model":
-        return "" if held.kind == "human" else held.policy
-    name, version = parse_version(held.policy) or (held.policy, held.version)
+    if seating.kind != "model":
+        return "" if seating.kind == "human" else seating.policy
+    name, version = parse_version(seating.policy) or (seating.policy, seating.version)
     if not experiment.trained(name):
         return f"{run}:{name}"
     closest = min(list_iterations(run), key=lambda iteration: (abs(iteration - version), -iteration))
@@ -175,7 +181,7 @@ def _find_spec(run: Path, experiment: Experiment, held: Seating, notes: dict[str
 def _find_roles(experiment: Experiment, game: str) -> dict[str, str]:
     """Return the role of each seat at the run's first table of this game."""
     tables = [table for table in experiment.all_tables() if table.game.name == game]
-    return {seat: held.role for table in tables[:1] for seat, held in table.seats.items()}
+    return {seat: seat_spec.role for table in tables[:1] for seat, seat_spec in table.seats.items()}
 
 
 def _with_run_role(role: str | None, contender: Contender, game: str, seat: str) -> Contender:
@@ -198,11 +204,11 @@ async def _play(
     the last lineup starts with the replaced act.
     """
     record = fork_point.match
-    played: list[list[MatchRecord | None]] = [[None] * n for _ in tables]
+    records: list[list[MatchRecord | None]] = [[None] * n for _ in tables]
     plans = [
         MatchPlan(
             identity=MatchId(table, i), game=record.game, options=record.options, seed=record.seed,
-            seats={seat: who.seating(record.game, seat) for seat, who in tables[table].items()},
+            seats={seat: player.seating(record.game, seat) for seat, player in tables[table].items()},
             draws=(number("fork"), fork_point.turn, i),
             source="patched" if fork_point.act and table == len(tables) - 1 else "branched",
         )
@@ -213,15 +219,15 @@ async def _play(
     async def play_plan(plan: MatchPlan) -> MatchRecord:
         table, i = plan.identity.iteration, plan.identity.deal
         start = fork_point if table == len(tables) - 1 else replace(fork_point, act="")
-        joining = {seat: JoiningContender(who, start) for seat, who in tables[table].items()}
+        joining = {seat: JoiningContender(player, start) for seat, player in tables[table].items()}
         ending = await play_one(plan, joining, seed, LIMITS)
         if ending.status == "finished":
-            played[table][i] = replace(ending, turns=(), streams={})
+            records[table][i] = replace(ending, turns=(), streams={})
         return replace(ending, turns=(), streams={})
 
-    person = any(who.name == HUMAN for table in tables for who in table.values())
+    person = any(player.name == HUMAN for table in tables for player in table.values())
     # A person plays one match at a time.
-    return played, await play_counting_failures(plans, play_plan, on_finish, 1 if person else IN_FLIGHT)
+    return records, await play_counting_failures(plans, play_plan, on_finish, 1 if person else IN_FLIGHT)
 
 
 def _list_outcomes(record: MatchRecord) -> dict[str, float]:

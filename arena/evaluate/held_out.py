@@ -78,13 +78,13 @@ def check_spec(experiment: Experiment) -> None:
         raise ConfigError(f"evaluate.policy: this run trains no '{spec.policy}'{known}")
     for n, game in enumerate(spec.held_out):
         tables = [table for table in experiment.all_tables() if table.game.name == game.name]
-        held = {seat for table in tables for seat, holder in table.seats.items() if holder.policy in trained}
-        if not held.issuperset(make_game(game).possible_agents) and len(trained) > 1 and spec.policy is None:
+        learner_seats = {seat for table in tables for seat, holder in table.seats.items() if holder.policy in trained}
+        if not learner_seats.issuperset(make_game(game).possible_agents) and len(trained) > 1 and spec.policy is None:
             raise ConfigError(
                 f"evaluate.games.{n}: who plays {game.name}? This run trains {' and '.join(trained)}: name one as "
                 f"evaluate.policy={trained[0]}"
             )
-        _check_opponents(spec, n, game, held)
+        _check_opponents(spec, n, game, learner_seats)
     for name in spec.against if spec.games else ():
         specs.read_spec(name)
     if spec.reward_model is not None:
@@ -94,15 +94,15 @@ def check_spec(experiment: Experiment) -> None:
             raise ConfigError(f"evaluate.reward_model: {error}") from None
 
 
-def _check_opponents(spec: EvaluateSpec, n: int, game: GameSpec, held: Collection[str]) -> None:
-    """Raise ConfigError for a scripted opponent that cannot play one of its seats. `held` are the learners' seats."""
-    made = make_game(game)
-    seats = list(made.possible_agents)
-    opponent_seats = [seat for seat in seats if any(seat != own for own in held or seats)]
-    for name in filter(is_scripted, () if made.cooperative else spec.against):
+def _check_opponents(spec: EvaluateSpec, n: int, game: GameSpec, learner_seats: Collection[str]) -> None:
+    """Raise ConfigError for a scripted opponent that cannot play one of its seats."""
+    example = make_game(game)
+    seats = list(example.possible_agents)
+    opponent_seats = [seat for seat in seats if any(seat != own for own in learner_seats or seats)]
+    for name in filter(is_scripted, () if example.cooperative else spec.against):
         try:
             for seat in opponent_seats:
-                check_scripted(name, made, seat)
+                check_scripted(name, example, seat)
         except ScriptedPolicyError as error:
             raise ConfigError(f"evaluate.against: {error} (evaluate.games.{n})") from None
 
@@ -120,21 +120,28 @@ async def evaluate_held_out(
         weights, specs.name_first_weights(weights), *spec.against, games=[game.name for game in spec.held_out]
     )
     games = [with_split(game) for game in spec.held_out]
-    work = [(who, game, _choose_opponents(who, game, others)) for who in (first, last) for game in games]
-    for who, game, opponents in work:
-        check_lineups(who, opponents, game)
-    rate = Rater(spec.reward_model, [who for who, *_ in work]) if spec.reward_model is not None else None
-    step = begin(sum(count_matches(who, opponents, game, spec.matches) for who, game, opponents in work))
-    played = [await evaluate(who, opponents, game, spec.matches, seed, step, rate) for who, game, opponents in work]
+    work = [
+        (contender, game, _choose_opponents(contender, game, others)) for contender in (first, last) for game in games
+    ]
+    for contender, game, opponents in work:
+        check_lineups(contender, opponents, game)
+    rate = Rater(spec.reward_model, [contender for contender, *_ in work]) if spec.reward_model is not None else None
+    step = begin(sum(count_matches(contender, opponents, game, spec.matches) for contender, game, opponents in work))
+    results_by_pair = [
+        await evaluate(contender, opponents, game, spec.matches, seed, step, rate)
+        for contender, game, opponents in work
+    ]
     half = len(games)
-    results = HeldOutResults([r for row in played[:half] for r in row], [r for row in played[half:] for r in row])
+    results = HeldOutResults(
+        [r for row in results_by_pair[:half] for r in row], [r for row in results_by_pair[half:] for r in row]
+    )
     write_atomic(run / FILE, json.dumps({"seed": seed, **results.to_json()}, indent=1) + "\n")
     return results
 
 
 def _choose_opponents(contender: Contender, game: GameSpec, others: list[Contender]) -> list[Contender]:
     """Return the opponents in a game: none if it has one seat, the contender itself in cooperative games."""
-    made = make_game(game)
-    if len(made.possible_agents) == 1:
+    example = make_game(game)
+    if len(example.possible_agents) == 1:
         return []
-    return [contender] if made.cooperative or not others else others
+    return [contender] if example.cooperative or not others else others

@@ -112,8 +112,8 @@ class Cell:
 
         It is the mean over tasks with at least k finished trials; pass^1 is the success rate.
         """
-        counted = [trials for _, trials in sorted(self.successes.items()) if len(trials) >= k]
-        return mean_ci([pass_hat_k(sum(trials), len(trials), k) for trials in counted], SHARE)
+        complete = [trials for _, trials in sorted(self.successes.items()) if len(trials) >= k]
+        return mean_ci([pass_hat_k(sum(trials), len(trials), k) for trials in complete], SHARE)
 
     @property
     def fault_rate(self) -> Interval:
@@ -151,10 +151,10 @@ def read_persons(texts: Sequence[str], game: GameSpec) -> list[tuple[str, str, S
     column of a simulator without personas is called `default`; its persona is "". Raises ConfigError for a game that is
     not a simulator, an unknown persona, or a player that cannot speak for the person.
     """
-    made = make_game(game)
-    if not isinstance(made, Personas):
+    example = make_game(game)
+    if not isinstance(example, Personas):
         raise ConfigError(f"{game.name} is not a simulator: use arena eval")
-    personas = made.personas
+    personas = example.personas
     persons: list[tuple[str, str, Speech]] = []
     for text in texts or personas or [""]:
         persona, mark, voice = COLUMN.match(text).groups("")  # type: ignore[union-attr]  # COLUMN matches any text
@@ -162,13 +162,13 @@ def read_persons(texts: Sequence[str], game: GameSpec) -> list[tuple[str, str, S
         if not personas and persona == DEFAULT_PERSONA:
             persona = ""
         if not personas and persona:
-            raise ConfigError(f"--persons: {game.name} has no persona{_suggest_correction(made, text, voice)}")
+            raise ConfigError(f"--persons: {game.name} has no persona{_suggest_correction(example, text, voice)}")
         if personas and persona not in personas:
             near = nearest(persona, personas) or f" (one of: {', '.join(personas)})"
             raise ConfigError(f"--persons: {game.name} has no persona '{to_one_line(persona, 80)}'{near}")
         if mark and not voice:
             raise ConfigError(f"--persons {text}: name the speaker, such as {persona}{mark}smollm2-135m-instruct")
-        if voice and speech not in list_person_options(made) and not (speech == "played" and _has_partners(made)):
+        if voice and speech not in list_person_options(example) and not (speech == "played" and _has_partners(example)):
             raise ConfigError(f"--persons {text}: {game.name} has no option `person` with the value {speech}")
         persons.append((persona, voice, speech))
     return persons
@@ -197,13 +197,13 @@ def with_role(contender: Contender, game: str, seat: str, role: str = "") -> Con
     Scripted players are returned unchanged. If `role` is "", so are the policies of a run, which keep the run's roles,
     and tiny models, which cannot read sentences.
     """
-    if isinstance(contender, EndpointContender) and (chosen := role or find_role_for(game, seat)):
-        loaded = load_role(chosen)
+    if isinstance(contender, EndpointContender) and (role_name := role or find_role_for(game, seat)):
+        loaded = load_role(role_name)
         return replace(contender, role=lambda game, seat: loaded)
     if isinstance(contender, ModelContender) and isinstance(cast := contender.cast, Casting):
         own = cast.experiment is not None or cast.is_tiny
-        if chosen := role or ("" if own else find_role_for(game, seat)):
-            return replace(contender, cast=replace(cast, own_role=chosen, _roles={}))
+        if role_name := role or ("" if own else find_role_for(game, seat)):
+            return replace(contender, cast=replace(cast, own_role=role_name, _roles={}))
     return contender
 
 
@@ -214,8 +214,8 @@ def make_lineup(agent: Contender, person: Person, game: GameSpec, role: str = ""
     person, the seats that it had in its run. A voice that decides what the person says gets the role of seat
     `SEAT_played`, such as `customer_played`, instead of the seat's.
     """
-    made = make_game(person.apply_to(game))
-    seats, has_person = made.possible_agents, bool(list_person_options(made))
+    example = make_game(person.apply_to(game))
+    seats, has_person = example.possible_agents, bool(list_person_options(example))
     if person.voice is None:
         return {seat: with_role(agent, game.name, seat, role) for seat in seats}
     agent_seats = seats[:1] if has_person else find_own_seats(agent, game.name, seats)
@@ -245,8 +245,8 @@ async def play_matrix(
     cells = [(agent, person, make_lineup(agent, person, game, role)) for agent in agents for person in persons]
     for _, person, table in cells:
         sample = make_game(person.apply_to(game))
-        for seat, who in table.items():
-            who.check(game.name, sample, seat)
+        for seat, player in table.items():
+            player.check(game.name, sample, seat)
     for agent, person, table in cells:
         yield await _play_cell(agent, person, table, game, tasks, trials, k, seed, on_finish)
 
@@ -256,7 +256,7 @@ async def _play_cell(
     seed: int, on_finish: Callable[[], None],
 ) -> Cell:  # fmt: skip
     spec = person.apply_to(game)
-    seating = {seat: who.seating(spec.name, seat) for seat, who in table.items()}
+    seating = {seat: player.seating(spec.name, seat) for seat, player in table.items()}
     speaker = _format_seating([*seating.values()][-1]) if len(table) > 1 else SCRIPT
     cell = Cell(agent=agent.name, person=person.name, speaker=speaker, tasks=tasks, trials=trials, k=k)
     task_seeds = np.random.SeedSequence((seed, int.from_bytes(b"tasks", "big"))).generate_state(tasks, np.uint64)

@@ -56,9 +56,9 @@ class PanelPlan:
         """Lineups of the evaluation, member by member: each member is met from every seat of the contender."""
         seats = tuple(make_game(self.game).possible_agents)
         return [
-            Pairing(member, mine, {seat: self.contender if seat == mine else member for seat in seats})
+            Pairing(member, own_seat, {seat: self.contender if seat == own_seat else member for seat in seats})
             for member in self.members
-            for mine in find_own_seats(self.contender, self.game.name, seats)
+            for own_seat in find_own_seats(self.contender, self.game.name, seats)
         ]
 
     @property
@@ -69,8 +69,8 @@ class PanelPlan:
     @property
     def key(self) -> str:
         """Hash of panel settings, members and seats (`Evaluation.key`); evaluations with equal keys are comparable."""
-        met = [(pairing.member.name, pairing.seat) for pairing in self.pairings]
-        return _hash_settings(self.panel, self.game, met)
+        pairs = [(pairing.member.name, pairing.seat) for pairing in self.pairings]
+        return _hash_settings(self.panel, self.game, pairs)
 
     def check(self) -> None:
         """Raise ConfigError if a player cannot play its seat, or if there are more than `MAX_MATCHES` matches."""
@@ -95,7 +95,7 @@ class PanelPlan:
         """
         started, pairings, panel = perf_counter(), self.pairings, self.panel
         lineups = [pairing.lineup for pairing in pairings]
-        played, failed = await play_lineups(lineups, self.game, panel.deals, panel.seed, on_finish, in_flight)
+        outcomes, failed = await play_lineups(lineups, self.game, panel.deals, panel.seed, on_finish, in_flight)
         known = self.best_play() if best is None else best
         return Evaluation(
             iteration=iteration,
@@ -108,7 +108,7 @@ class PanelPlan:
             deals=panel.deals,
             cells=[
                 _make_cell(pairing, row, known.responses.get((pairing.member.name, pairing.seat)))
-                for pairing, row in zip(pairings, played, strict=True)
+                for pairing, row in zip(pairings, outcomes, strict=True)
             ],
             best_against_mixture=dict(known.against_mixture),
             failed=dict(failed),
@@ -117,8 +117,8 @@ class PanelPlan:
 
     def best_play(self) -> BestPlay:
         """Compute the payoffs of best play on the panel's deals, where members and game allow it."""
-        met = [(pairing.member, pairing.seat) for pairing in self.pairings]
-        return compute_best_play(met, self.game, draw_deal_seeds(self.panel.seed, self.panel.deals))
+        pairs = [(pairing.member, pairing.seat) for pairing in self.pairings]
+        return compute_best_play(pairs, self.game, draw_deal_seeds(self.panel.seed, self.panel.deals))
 
 
 def _make_cell(pairing: Pairing, row: Sequence[MatchOutcome | None], best: Deals | None) -> Cell:
@@ -134,8 +134,8 @@ def _make_cell(pairing: Pairing, row: Sequence[MatchOutcome | None], best: Deals
     )
 
 
-def _hash_settings(panel: Panel, game: GameSpec, met: Sequence[tuple[str, str]]) -> str:
-    settings = [panel.panel, game.name, game.options, panel.deals, panel.seed, met]
+def _hash_settings(panel: Panel, game: GameSpec, pairs: Sequence[tuple[str, str]]) -> str:
+    settings = [panel.panel, game.name, game.options, panel.deals, panel.seed, pairs]
     return hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
@@ -174,13 +174,13 @@ def check_members(panel: Panel, game: GameSpec, own: Sequence[str]) -> None:
     Raises ConfigError, StoreError or WeightsError.
     """
     check_size(panel, game, len(own))
-    made = make_game(game)
-    opponent_seats = [seat for seat in made.possible_agents if any(seat != mine for mine in own)]
+    example = make_game(game)
+    opponent_seats = [seat for seat in example.possible_agents if any(seat != own_seat for own_seat in own)]
     for member in panel.members:
         source = specs.read_spec(member)
         for seat in opponent_seats:
             if source.kind == "brain":
-                ScriptedContender(member).check(game.name, made, seat)
+                ScriptedContender(member).check(game.name, example, seat)
             elif source.kind == "weights":
                 _cast_without_weights(source)(game.name, seat)
 
@@ -194,16 +194,18 @@ def _cast_without_weights(source: specs.ParsedSpec) -> Casting:
 class TrainingOpponents(NamedTuple):
     """Names of the policies that a run's learners played against or imitated in training."""
 
-    met: frozenset[str] = frozenset()
+    opponents: frozenset[str] = frozenset()
     """Names of the opponents that the learners played against."""
-    demonstrated: frozenset[str] = frozenset()
+    demonstrators: frozenset[str] = frozenset()
     """Names of the policies whose demonstrations the learners imitated."""
 
     def with_own(self, run: Path, members: Iterable[str]) -> TrainingOpponents:
         """Return a copy that also names those of the panel's `members` that are earlier weights of the run itself."""
-        here = run.resolve()
-        own = {m for m in members if (found := RUN_WEIGHTS.fullmatch(m)) and Path(found["path"]).resolve() == here}
-        return self._replace(met=self.met | own)
+        run_path = run.resolve()
+        own_members = {
+            m for m in members if (match := RUN_WEIGHTS.fullmatch(m)) and Path(match["path"]).resolve() == run_path
+        }
+        return self._replace(opponents=self.opponents | own_members)
 
 
 def find_training_opponents(experiment: Experiment | None) -> TrainingOpponents:
@@ -211,12 +213,16 @@ def find_training_opponents(experiment: Experiment | None) -> TrainingOpponents:
     if experiment is None:
         return TrainingOpponents()
     tables = [table for table in experiment.all_tables()]
-    held = [t.seats.values() for t in tables if any(experiment.trained(seat.policy) for seat in t.seats.values())]
-    met = {seat.policy for seats in held for seat in seats if not experiment.trained(seat.policy)}
+    learner_tables = [
+        t.seats.values() for t in tables if any(experiment.trained(seat.policy) for seat in t.seats.values())
+    ]
+    opponents = {seat.policy for seats in learner_tables for seat in seats if not experiment.trained(seat.policy)}
     if experiment.league:
-        met |= {opponent.policy for opponent in experiment.league.opponents if opponent.policy and opponent.weight}
+        opponents |= {
+            opponent.policy for opponent in experiment.league.opponents if opponent.policy and opponent.weight
+        }
     frozen = {name: spec.model for name, spec in experiment.policies.items() if not spec.train}
     imitated = [spec.imitate for spec in experiment.policies.values() if spec.imitate and spec.train]
-    demonstrated = {script for spec in imitated for script in (*spec.scripted, *spec.against)}
-    demonstrated |= set(experiment.learn.demonstrations.scripted) if experiment.learn.demonstrations else set()
-    return TrainingOpponents(frozenset(frozen.get(name, name) for name in met), frozenset(demonstrated))
+    demonstrators = {script for spec in imitated for script in (*spec.scripted, *spec.against)}
+    demonstrators |= set(experiment.learn.demonstrations.scripted) if experiment.learn.demonstrations else set()
+    return TrainingOpponents(frozenset(frozen.get(name, name) for name in opponents), frozenset(demonstrators))

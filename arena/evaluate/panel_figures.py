@@ -47,8 +47,8 @@ def deal_rates(evaluation: Evaluation) -> Deals | None:
 
     Returns None instead of a list for games without agreements.
     """
-    agreed = [cell.deal for cell in evaluation.cells if cell.deal is not None]
-    return [_mean_of_known(row) for row in _transpose(agreed)] if agreed else None
+    agreements = [cell.deal for cell in evaluation.cells if cell.deal is not None]
+    return [_mean_of_known(row) for row in _transpose(agreements)] if agreements else None
 
 
 def best_response(evaluation: Evaluation) -> float | None:
@@ -70,10 +70,10 @@ def compute_figures(evaluation: Evaluation) -> dict[str, float]:
 
     A mean without values is NaN.
     """
-    found = {"payoff": mean_payoffs(evaluation), "valid": valid_rates(evaluation)}
+    values_by_figure = {"payoff": mean_payoffs(evaluation), "valid": valid_rates(evaluation)}
     if (deals := deal_rates(evaluation)) is not None:
-        found["deal"] = deals
-    return {name: mean_ci(_drop_missing(values)).estimate for name, values in found.items()}
+        values_by_figure["deal"] = deals
+    return {name: mean_ci(_drop_missing(values)).estimate for name, values in values_by_figure.items()}
 
 
 def compare_cells(after: Evaluation, before: Evaluation | None = None) -> list[tuple[Cell, Comparison]]:
@@ -81,10 +81,10 @@ def compare_cells(after: Evaluation, before: Evaluation | None = None) -> list[t
 
     Without `before` only the payoffs of `after` are in a comparison.
     """
-    olds = before.cells if before else [None] * len(after.cells)
+    old_cells = before.cells if before else [None] * len(after.cells)
     return [
         (new, _compare(new.payoff, old.payoff if old else None, ANY, _mean_best_response(new)))
-        for new, old in zip(after.cells, olds, strict=True)
+        for new, old in zip(after.cells, old_cells, strict=True)
     ]
 
 
@@ -93,12 +93,12 @@ def compare_means(after: Evaluation, before: Evaluation | None = None) -> dict[s
 
     The keys are payoff, valid and deal.
     """
-    paid = _compare(mean_payoffs(after), mean_payoffs(before) if before else None, ANY, best_response(after))
-    found = {"payoff": paid._replace(best_against_mixture=best_against_mixture(after))}
-    found["valid"] = _compare(valid_rates(after), valid_rates(before) if before else None, SHARE)
+    payoffs = _compare(mean_payoffs(after), mean_payoffs(before) if before else None, ANY, best_response(after))
+    comparisons = {"payoff": payoffs._replace(best_against_mixture=best_against_mixture(after))}
+    comparisons["valid"] = _compare(valid_rates(after), valid_rates(before) if before else None, SHARE)
     if (deals := deal_rates(after)) is not None:
-        found["deal"] = _compare(deals, deal_rates(before) if before else None, SHARE)
-    return found
+        comparisons["deal"] = _compare(deals, deal_rates(before) if before else None, SHARE)
+    return comparisons
 
 
 def to_json(after: Evaluation, before: Evaluation | None = None) -> dict[str, Any]:
@@ -123,8 +123,8 @@ def _compare(after: Deals, before: Deals | None, bounds: Bounds, best: float | N
     if before is None:
         return Comparison(None, new, None, best)
     pairs = [(a, b) for a, b in zip(before, after, strict=True) if a is not None and b is not None]
-    moved = paired_ci([a for a, _ in pairs], [b for _, b in pairs], bounds)
-    return Comparison(mean_ci(_drop_missing(before), bounds), new, moved, best)
+    change = paired_ci([a for a, _ in pairs], [b for _, b in pairs], bounds)
+    return Comparison(mean_ci(_drop_missing(before), bounds), new, change, best)
 
 
 def _mean_best_response(cell: Cell) -> float | None:

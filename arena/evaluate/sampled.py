@@ -70,8 +70,11 @@ def with_decoding(contender: Contender, decoding: Decoding, samples: int) -> Mod
 
     def with_option(game: str, seat: str) -> tuple[Policy, Role]:
         policy, role = contender.cast(game, seat)
-        own = {"cautious": role.sampling.cautious or Cautious(), "votes": role.sampling.votes or Votes(samples=samples)}
-        options: dict[str, Any] = {name: rule if name == decoding else None for name, rule in own.items()}
+        settings = {
+            "cautious": role.sampling.cautious or Cautious(),
+            "votes": role.sampling.votes or Votes(samples=samples),
+        }
+        options: dict[str, Any] = {name: rule if name == decoding else None for name, rule in settings.items()}
         if decoding == "greedy":
             options["temperature"] = 0.0
         return policy, role.model_copy(update={"sampling": role.sampling.model_copy(update=options)})
@@ -89,11 +92,11 @@ async def sample_matches(
     of a sample that it is named after. Raises ConfigError if a match's report has no success, and PlayError if more
     matches keep failing than finish.
     """
-    contender, found = lineup[seat], dict[tuple[int, int], Sample]()
+    contender, samples = lineup[seat], dict[tuple[int, int], Sample]()
     meter = TokenMeter(contender.engine) if isinstance(contender, ModelContender) else None
     if meter and isinstance(contender, ModelContender):
         lineup = {**lineup, seat: replace(contender, engine=cast(Engine, meter))}
-    seating = {name: who.seating(spec.name, name) for name, who in lineup.items()}
+    seating = {name: player.seating(spec.name, name) for name, player in lineup.items()}
     plans = [
         MatchPlan(
             identity=MatchId(deal, i), game=spec.name, options=dict(spec.options), seed=deal_seed, seats=seating,
@@ -106,14 +109,14 @@ async def sample_matches(
     async def play_plan(plan: MatchPlan) -> MatchRecord:
         game = make_game(plan.game, plan.options)
         record = await play_one(plan, lineup, seed, LIMITS, game=game)
-        spent = meter.pop(plan.id) if meter else sum(turn.tokens for turn in record.turns if turn.seat == seat)
+        tokens = meter.pop(plan.id) if meter else sum(turn.tokens for turn in record.turns if turn.seat == seat)
         if record.status == "finished":
             scores = {name: await scorer(record) for name, scorer in scorers.items()}
-            found[plan.identity.iteration, plan.identity.deal] = _sample_of(record, game, seat, spent, scores)
+            samples[plan.identity.iteration, plan.identity.deal] = _sample_of(record, game, seat, tokens, scores)
         return replace(record, turns=(), streams={})  # frees memory
 
     failed = await play_counting_failures(plans, play_plan, on_finish, in_flight)
-    return [[found[deal, i] for i in range(n) if (deal, i) in found] for deal in range(deals)], failed
+    return [[samples[deal, i] for i in range(n) if (deal, i) in samples] for deal in range(deals)], failed
 
 
 def _sample_of(record: MatchRecord, game: Game, seat: str, tokens: int, scores: Mapping[str, float]) -> Sample:

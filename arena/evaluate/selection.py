@@ -72,8 +72,8 @@ def estimate_best_of(samples: Sequence[Sample], rule: Rule, k: int, seed: Sequen
     if rule == "majority" and 1 < k < n:
         rng = np.random.default_rng([*seed])
         subsets = [sorted(rng.permutation(n)[:k].tolist()) for _ in range(SUBSETS)]
-        picked = [subset[select_match([samples[i] for i in subset], rule)] for subset in subsets]
-        weights = {i: picked.count(i) / SUBSETS for i in dict.fromkeys(picked)}
+        best_samples = [subset[select_match([samples[i] for i in subset], rule)] for subset in subsets]
+        weights = {i: best_samples.count(i) / SUBSETS for i in dict.fromkeys(best_samples)}
     elif rule == "majority" and k == n:
         weights = {select_match(samples, rule): 1.0}
     else:

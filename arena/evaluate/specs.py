@@ -114,20 +114,20 @@ def _make_unknown_error(spec: str, path: Path) -> ConfigError | None:
     """Return an error with the nearest known name; None if the spec is a folder or the hub name of a model."""
     if exists(path) or (re.fullmatch(r"[\w.-]+/[\w.-]+", spec) and not exists(path.parent)):
         return None  # the caller's error about the folder or the hub says more
-    beside = path.parent.glob("*") if isdir(path.parent) else ()
-    runs = [str(folder) for folder in beside if (folder / CONFIG).is_file()]
+    siblings = path.parent.glob("*") if isdir(path.parent) else ()
+    runs = [str(folder) for folder in siblings if (folder / CONFIG).is_file()]
     known = runs if "/" in spec else [*(model.name for model in list_models()), *SCRIPTED, *runs]
     near = nearest(str(path), known) or nearest(spec.partition(":")[0], known)
-    shown = to_one_line(spec, 80)
+    quoted = to_one_line(spec, 80)
     return ConfigError(
-        f"unknown contender '{shown}'{near or ': give a script, a run folder, a model or endpoint:MODEL'}"
+        f"unknown contender '{quoted}'{near or ': give a script, a run folder, a model or endpoint:MODEL'}"
     )
 
 
 def _read_run(spec: str, run: Path, iteration: str | None, policy: str | None, trust: bool) -> ParsedSpec:
     experiment = _with_shared_games(run, load_experiment(run, trust=trust), trust)
     experiment = with_own_roles(run, experiment, trust)
-    trained = [name for name, held in experiment.policies.items() if held.train]
+    trained = [name for name, policy_spec in experiment.policies.items() if policy_spec.train]
     known = trained if policy is None else [policy]
     if policy is not None and policy not in experiment.policies:
         names = list(experiment.policies)
@@ -190,8 +190,8 @@ def _find_weights(run: Path, experiment: Experiment, policy: str, iteration: int
         return resolve(experiment.policies[policy].model)
     if iteration in checkpoints.iterations(run):
         return checkpoints.at_iteration(run, iteration).policy(policy)
-    if pooled := find_past_weights(run, policy, iteration):
-        return pooled
+    if past_weights := find_past_weights(run, policy, iteration):
+        return past_weights
     if iteration == 0:
         return resolve(experiment.policies[policy].model)
     known = ", ".join(map(str, list_iterations(run)))
@@ -233,13 +233,13 @@ class ContenderLoader:
         Scripted players of `games` from files become available by their names. Raises ConfigError, StoreError or
         WeightsError for an unknown or unusable contender or game.
         """
-        read = {
+        parsed_runs = {
             spec: read_spec(spec, self.trust) for spec in specs if _is_run(spec)
         }  # a run brings its own copies of files
-        experiments = [source.experiment for source in read.values()]
+        experiments = [source.experiment for source in parsed_runs.values()]
         for complaint in filter(None, (find_problem(resolve_game_name(name, *experiments)) for name in games)):
             raise ConfigError(f"{complaint} (arena list games)")
-        sources = [read.get(spec) or read_spec(spec, self.trust) for spec in specs]
+        sources = [parsed_runs.get(spec) or read_spec(spec, self.trust) for spec in specs]
         for run in dict.fromkeys(source.run for source in sources if source.run):
             for line in list_edited_files(run):
                 self.note(line)
@@ -261,11 +261,11 @@ class ContenderLoader:
         engine = await self._engine_for(source)
         policies = {}
         for name, folder in source.folders.items():
-            served = f"{source.spec}/{name}" if name else source.spec
+            served_name = f"{source.spec}/{name}" if name else source.spec
             self.announce(f"loading {folder}")
-            policy = await compute(source.load_policy, name, served)
-            policies[name] = policy.freeze_version(served, source.iteration, folder)
-            await engine.publish(served, source.iteration, FolderWeights(folder))
+            policy = await compute(source.load_policy, name, served_name)
+            policies[name] = policy.freeze_version(served_name, source.iteration, folder)
+            await engine.publish(served_name, source.iteration, FolderWeights(folder))
         for name, instruction in source.instructions.items() if not self.role else ():
             self.note(f"{source.spec}: role {name} has the best instruction of its training: {instruction!r}")
         return ModelContender(

@@ -122,8 +122,8 @@ async def play_tournament(
         tables = [
             dict(zip(seats, (contenders[i], contenders[j]), strict=True)) for i, j in dict.fromkeys([(a, b), (b, a)])
         ]
-        played, faults = await play_lineups(tables, game, deals, seed, on_finish)
-        complete = [[p for p in row if p] for row in played]
+        outcomes, faults = await play_lineups(tables, game, deals, seed, on_finish)
+        complete = [[p for p in row if p] for row in outcomes]
         if any(len(row) < deals for row in complete):
             reason = faults.most_common(1)[0][0]
             raise PlayError(f"matches of {names[a]} with {names[b]} keep failing: {reason}")

@@ -228,12 +228,12 @@ class Chats:
         return role
 
 
-def _find_new_messages(prompt: Chat, read: Chat) -> Chat:
-    """Return the end of a prompt that is new compared with the messages `read` before; at least its last message.
+def _find_new_messages(prompt: Chat, conversation: Chat) -> Chat:
+    """Return the messages of a prompt that are not in the earlier `conversation`; at least the last message.
 
     Replies are never new: a role may show them without their private field.
     """
-    remaining = iter(read)
+    remaining = iter(conversation)
     known = (message["role"] == "assistant" or message in remaining for message in prompt[:-1])
     return prompt[next((number for number, is_known in enumerate(known) if not is_known), len(prompt) - 1) :]
 

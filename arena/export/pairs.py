@@ -41,7 +41,7 @@ def list_pairs(chats: Chats) -> Iterator[list[Row]]:
 
 
 def _group_key(reply: Reply) -> bytes:
-    """Return a hash of what comparable replies share: game, seat, policy, version and prompt."""
+    """Return the hash by which replies are grouped: of game, seat, policy, version and prompt."""
     turn = reply.turn
     shared = [reply.row["game"], turn["seat"], turn["policy"], turn["version"], reply.prompt]
     return sha256(to_json(shared, inf_nan_mode="null")).digest()

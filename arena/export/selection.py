@@ -55,9 +55,9 @@ class Selection:
         if unknown := [k for k in self.iterations if k not in known]:
             has = f"{known[0]} to {known[-1]}" if known else "none yet"
             raise ConfigError(f"--iteration {unknown[0]}: {reader.path} has no such iteration (there are: {has})")
-        wanted = {parse_iteration(id) for id in self.matches} or set(known)
+        iterations = {parse_iteration(id) for id in self.matches} or set(known)
         for number in known:
-            if number in wanted and number in (self.iterations or known):
+            if number in iterations and number in (self.iterations or known):
                 rows = reader.log.read(number, streams=False, ids=self.matches or None)
                 rows = [row for row in rows if any([self.has(seat) for seat in row["seats"].values()])]
                 yield Iteration(number, rows, {(row.match, row.turn): row for row in reader.credit(number)})
@@ -71,9 +71,9 @@ class Selection:
 
     def check_occurrence(self) -> None:
         """Raise ConfigError if a selected policy or role did not occur in any log row passed to `has` so far."""
-        for name, wanted in (("policy", self.policies), ("role", self.roles)):
+        for name, required in (("policy", self.policies), ("role", self.roles)):
             occurred = sorted(self._occurred[name])
-            if occurred and (unknown := [value for value in wanted if value not in occurred]):
+            if occurred and (unknown := [value for value in required if value not in occurred]):
                 hint = nearest(unknown[0], occurred)
                 raise ConfigError(
                     f"--{name} {unknown[0]}: not in these matches{hint} (there are: {', '.join(occurred)})"

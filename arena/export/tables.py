@@ -91,9 +91,15 @@ def _flatten_match(row: Row, texts: Iterable[str]) -> Row:
 
 
 def _flatten_turn(row: Row, turn: Row) -> Row:
-    saw = "\n".join(f"{message['sender']}: {message['text']}" for message in turn["messages"])
+    observation = "\n".join(f"{message['sender']}: {message['text']}" for message in turn["messages"])
     flat = {"source": "policy", **{name: turn[name] for name in _TURN_COLUMNS if name in turn}}
-    flat |= {"match": row["id"], "iteration": row["iteration"], "game": row["game"], "turn": turn["index"], "saw": saw}
+    flat |= {
+        "match": row["id"],
+        "iteration": row["iteration"],
+        "game": row["game"],
+        "turn": turn["index"],
+        "saw": observation,
+    }
     return flat | {f"reward.{name}": value for name, value in turn["rewards"].items()}
 
 

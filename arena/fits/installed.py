@@ -24,7 +24,7 @@ class RequirementStatus:
     package: str
     extra: str
     """Name of the extra, or `CORE` if every run needs the package."""
-    wanted: str
+    required_version: str
     """Required versions, such as `>=2.13`; "" for any."""
     installed: str
     """Installed version, or `missing`."""

@@ -49,11 +49,11 @@ class GroundingModel:
 
     def get_trainable_parameters(self) -> dict[str, torch.nn.Parameter]:
         """Return the trained parameters by name."""
-        named = dict(self.model.named_parameters())
+        parameters = dict(self.model.named_parameters())
         if self.loss == "tokens":
-            return named
+            return parameters
         text = {id(p) for p in [*text_body(self.model).parameters(), *self.model.get_output_embeddings().parameters()]}
-        return {name: parameter for name, parameter in named.items() if id(parameter) not in text}
+        return {name: parameter for name, parameter in parameters.items() if id(parameter) not in text}
 
     def __call__(self, lessons: Sequence[Lesson]) -> GradedLessons:
         """Compute the loss and predictions of lessons, with gradients."""
@@ -91,9 +91,9 @@ class GroundingModel:
         embedded = self.model.get_input_embeddings().weight.detach()[known].float()
         distances = (features[:, None] - embedded).square().sum(-1)
         loss = cross_entropy(-distances, right) + DISTANCE_WEIGHT * distances.gather(1, right[:, None]).mean()
-        chosen = known[distances.detach().argmin(-1)]
-        nothing = known[:0]
-        return GradedLessons(loss, (chosen, known[right]), (nothing, nothing))
+        nearest_ids = known[distances.detach().argmin(-1)]
+        no_ids = known[:0]
+        return GradedLessons(loss, (nearest_ids, known[right]), (no_ids, no_ids))
 
 
 def make_batch(lessons: Sequence[Lesson]) -> StreamBatch:

@@ -55,7 +55,7 @@ class GroundingLoop(TrainingLoop):
         super().__init__(settings["policy"], run, identity, parts, settings["keep"], watcher)
         self.settings, self.source = settings, model
         self._counts = apportion_batch(settings["kinds"], settings["batch"])
-        self._drawn: dict[tuple[str, int], Lesson] = {}
+        self._lessons: dict[tuple[str, int], Lesson] = {}
 
     def load(self, folder: Path | None) -> NamedAdamW:
         """Load the policy, draw the held-out lessons and return a new optimiser."""
@@ -102,35 +102,35 @@ class GroundingLoop(TrainingLoop):
             for kind, count in self._counts.items()
             for lesson_number in rng.integers(settings["lessons"], size=count)
         ]
-        graded = self.grounder(lessons)
-        torch.autograd.backward(graded.loss)
+        results = self.grounder(lessons)
+        torch.autograd.backward(results.loss)
         rate = compute_warmup(number, settings["warmup_steps"]) * max(
             settings["decay"], 1.0 - number / settings["steps"]
         )
         self.optimiser.set_rate(settings["lr"] * rate)
         norm = self.optimiser.step(settings["grad_clip"])
-        return _compute_figures([graded]) | {"grad_norm": norm}
+        return _compute_figures([results]) | {"grad_norm": norm}
 
     def evaluate_held_out(self) -> dict[str, float]:
         """Return the loss of the held-out lessons, and the accuracies over all of them and by kind."""
-        graded: dict[str, list[GradedLessons]] = {}
+        results: dict[str, list[GradedLessons]] = {}
         with torch.no_grad():
             for kind, lessons in self._held_out_lessons.items():
-                graded[kind] = [
+                results[kind] = [
                     self.grounder(lessons[start : start + MAX_BATCH]) for start in range(0, len(lessons), MAX_BATCH)
                 ]
         by_kind = {
             f"{name}_{kind}": value
-            for kind, parts in graded.items()
+            for kind, parts in results.items()
             for name, value in _compute_figures(parts).items()
             if name != "loss"
         }
-        return _compute_figures([part for parts in graded.values() for part in parts]) | by_kind
+        return _compute_figures([part for parts in results.values() for part in parts]) | by_kind
 
     def _draw_lesson(self, kind: str, number: int) -> Lesson:
-        if (kind, number) not in self._drawn:
-            self._drawn[kind, number] = self.lessons.draw(kind, self.settings["seed"], number)
-        return self._drawn[kind, number]
+        if (kind, number) not in self._lessons:
+            self._lessons[kind, number] = self.lessons.draw(kind, self.settings["seed"], number)
+        return self._lessons[kind, number]
 
 
 class _Marks(NamedTuple):
@@ -140,14 +140,14 @@ class _Marks(NamedTuple):
     right: np.ndarray
 
 
-def _compute_figures(graded: Sequence[GradedLessons]) -> dict[str, float]:
+def _compute_figures(results: Sequence[GradedLessons]) -> dict[str, float]:
     """Return the mean `loss`, the accuracy of labels (`accuracy`) and the accuracy of answers (`answered`).
 
     The accuracy of labels is the mean of the accuracies per right label, so that a frequent label such as "none" does
     not dominate.
     """
-    metrics = {"loss": float(np.mean([float(part.loss.detach()) for part in graded]))}
-    labels, answers = _join_marks([part.labels for part in graded]), _join_marks([part.answers for part in graded])
+    metrics = {"loss": float(np.mean([float(part.loss.detach()) for part in results]))}
+    labels, answers = _join_marks([part.labels for part in results]), _join_marks([part.answers for part in results])
     if len(labels.right):
         words, label_index = np.unique(labels.right, return_inverse=True)
         hits = np.bincount(label_index, labels.chosen == labels.right, len(words))

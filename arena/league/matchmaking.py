@@ -102,15 +102,15 @@ class Matchmaker:
         opponents = [opponent for opponent in self.opponents if opponent.is_drawn_in(k)]
         weights = np.array([opponent.weight for opponent in opponents])
         drawn_counts = Counter[int]()
-        arranged = []
-        for drawn in rng.choice(len(opponents), size=count, p=weights / weights.sum()).tolist():
-            if opponents[drawn].play == "self":
-                arranged.append(dict(seats))
+        plans = []
+        for choice in rng.choice(len(opponents), size=count, p=weights / weights.sum()).tolist():
+            if opponents[choice].play == "self":
+                plans.append(dict(seats))
                 continue
-            learner = trained[(k + drawn_counts[drawn]) % len(trained)]
-            drawn_counts[drawn] += 1
-            arranged.append(self._seat_opponent(opponents[drawn], game, seats, learner, policies, rng))
-        return arranged
+            learner = trained[(k + drawn_counts[choice]) % len(trained)]
+            drawn_counts[choice] += 1
+            plans.append(self._seat_opponent(opponents[choice], game, seats, learner, policies, rng))
+        return plans
 
     def _seat_opponent(
         self,
@@ -125,18 +125,21 @@ class Matchmaker:
 
         The opponent is a fixed policy or, if its settings name none, one past version of each replaced policy.
         """
-        replaced = {seat: s for seat, s in seats.items() if s.trained and seat != learner}
+        other_learners = {seat: s for seat, s in seats.items() if s.trained and seat != learner}
         if (name := opponent.policy) is not None:
-            return {**seats, **{seat: Seating.of(s.role, name, policies.get(name)) for seat, s in replaced.items()}}
+            return {
+                **seats,
+                **{seat: Seating.of(s.role, name, policies.get(name)) for seat, s in other_learners.items()},
+            }
         versions = {
             policy: self._choose_past_version(opponent, game, seats[learner].policy, policy, current, rng)
-            for policy, current in sorted({(s.policy, s.version) for s in replaced.values()})
+            for policy, current in sorted({(s.policy, s.version) for s in other_learners.values()})
         }
         past = {
             seat: replace(
                 s, policy=format_version(s.policy, versions[s.policy]), version=versions[s.policy], trained=False
             )
-            for seat, s in replaced.items()
+            for seat, s in other_learners.items()
         }
         return {**seats, **past}
 

@@ -47,7 +47,7 @@ class Pool:
         self.recent: list[int] = list(state["recent"]) if state else []
         self.sealed: list[int] = list(state.get("sealed", [])) if state else []
         """Versions with a manifest."""
-        self.held: set[int] = set()
+        self.in_use: set[int] = set()
         """Versions that running matches still use, in the pool or not."""
 
     def admit(self, k: int, policies: Iterable[str], save: Save) -> bool:
@@ -88,9 +88,9 @@ class Pool:
         return self.folder / format_version(require_safe_name(policy, "policy"), version)
 
     def state(self) -> dict[str, list[int]]:
-        """Return the pool's lists of versions as JSON for the checkpoint, without `held` if it is empty."""
-        held = {"held": sorted(self.held)} if self.held else {}
-        return {"members": self.members, "recent": self.recent, "sealed": self.sealed, **held}
+        """Return the pool's lists of versions as JSON for the checkpoint, without `held` if no version is in use."""
+        in_use = {"held": sorted(self.in_use)} if self.in_use else {}
+        return {"members": self.members, "recent": self.recent, "sealed": self.sealed, **in_use}
 
     def sweep(self) -> None:
         """Remove unfinished folders, and weights that no running match, checkpoint or list of this pool refers to.
@@ -99,7 +99,7 @@ class Pool:
         """
         if not self.folder.is_dir():
             return
-        listed = self.versions | self.held | _find_listed_versions(self.run)
+        listed = self.versions | self.in_use | _find_listed_versions(self.run)
         for folder in sorted(self.folder.iterdir()):
             parsed = parse_version(folder.name)
             if folder.name.endswith(TEMPORARY) or (parsed and parsed[1] not in listed):
@@ -132,7 +132,7 @@ def _verify(folder: Path, sealed: bool) -> None:
 
 def _find_listed_versions(run: Path) -> set[int]:
     """Return all versions that the run's readable checkpoints list."""
-    return {version for state in _read_pool_states(run) for listed in state.values() for version in listed}
+    return {version for state in _read_pool_states(run) for versions in state.values() for version in versions}
 
 
 def _read_pool_states(run: Path) -> Iterator[dict[str, list[int]]]:
@@ -140,6 +140,6 @@ def _read_pool_states(run: Path) -> Iterator[dict[str, list[int]]]:
     for k in checkpoints.iterations(run):
         try:
             state = json.loads(read_plain(checkpoints.folder_of(run, k) / STATE))["league"]["pool"]
-            yield {name: [int(version) for version in listed] for name, listed in state.items()}
+            yield {name: [int(version) for version in versions] for name, versions in state.items()}
         except (OSError, ValueError, KeyError, AttributeError, TypeError):
             continue  # a torn checkpoint

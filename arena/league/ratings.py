@@ -18,7 +18,7 @@ class Ratings:
     def __init__(self, state: Mapping[str, list[float]] | None = None, by_game: bool = False) -> None:
         self.by_game = by_game
         self._model = PlackettLuce()
-        self._rated: dict[str, Any] = {
+        self._ratings: dict[str, Any] = {
             name: self._model.rating(mu=mu, sigma=sigma, name=name) for name, (mu, sigma) in (state or {}).items()
         }
 
@@ -39,17 +39,17 @@ class Ratings:
             names = [self.name(record.game, record.seats[s]) for s in seats]
             if len(names) < 2 or len(set(names)) < len(names):
                 continue  # a player alone or against itself gives no information
-            teams = [[self._rated.get(n) or self._model.rating(name=n)] for n in names]
-            rated = self._model.rate(teams, scores=[record.payoffs[s] for s in seats])
-            self._rated |= {name: team[0] for name, team in zip(names, rated, strict=True)}
+            teams = [[self._ratings.get(n) or self._model.rating(name=n)] for n in names]
+            new_ratings = self._model.rate(teams, scores=[record.payoffs[s] for s in seats])
+            self._ratings |= {name: team[0] for name, team in zip(names, new_ratings, strict=True)}
 
     def inherit(self, version: str, policy: str) -> None:
         """Copy a policy's ratings, in all roles and games, to its past version named `version`."""
-        for name, rating in list(self._rated.items()):
+        for name, rating in list(self._ratings.items()):
             if name.endswith(f"/{policy}"):
                 version_key = name.removesuffix(policy) + version
-                self._rated[version_key] = self._model.rating(mu=rating.mu, sigma=rating.sigma, name=version_key)
+                self._ratings[version_key] = self._model.rating(mu=rating.mu, sigma=rating.sigma, name=version_key)
 
     def state(self) -> dict[str, list[float]]:
         """Return [mu, sigma] of every rated player, by name, as JSON for the checkpoint."""
-        return {name: [r.mu, r.sigma] for name, r in sorted(self._rated.items())}
+        return {name: [r.mu, r.sigma] for name, r in sorted(self._ratings.items())}

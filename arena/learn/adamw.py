@@ -81,8 +81,8 @@ class NamedAdamW:
     def load(self, file: Path) -> None:
         """Restore the moments, the number of steps and the `saved` parameters. The caller loads all other weights."""
         state = load_file(file)
-        with safe_open(file, framework="pt") as opened:
-            self.steps = int(opened.metadata()["steps"])
+        with safe_open(file, framework="pt") as file_tensors:
+            self.steps = int(file_tensors.metadata()["steps"])
         with torch.no_grad():
             for name, parameter in self._saved.items():
                 parameter.copy_(state[name])

@@ -37,8 +37,8 @@ def stream_turn_mean(turns: Ints, streams: Ints, learned: Bools) -> Weights:
 
     EPO (ACL 2025) averages so: over a dialogue's turns, then over dialogues.
     """
-    spoken = np.unique(np.stack([streams, turns])[:, learned], axis=1)
-    counts = np.bincount(spoken[0], minlength=int(streams.max(initial=-1)) + 1)
+    learned_turns = np.unique(np.stack([streams, turns])[:, learned], axis=1)
+    counts = np.bincount(learned_turns[0], minlength=int(streams.max(initial=-1)) + 1)
     sizes = np.bincount(turns, learned, int(turns.max(initial=-1)) + 1)
     return learned / np.maximum(1, sizes[turns]) / np.maximum(1, counts[streams]) / max(1, int((counts > 0).sum()))
 

@@ -29,10 +29,10 @@ class Trainer(Protocol):
     def plan_imitation(self, samples: Sequence[Sample], spec: ImitateSpec, rng: np.random.Generator) -> Plan:
         """Plan supervised learning on the samples by the settings `spec`; `rng` shuffles the samples."""
 
-    async def update(self, plan: Plan, stepped: Callable[[], None] = ...) -> dict[str, float]:
+    async def update(self, plan: Plan, on_step: Callable[[], None] = ...) -> dict[str, float]:
         """Carry out a plan; return metrics: means over tokens, and numbers of `steps`, `skipped` steps and `tokens`.
 
-        Calls `stepped` in the event loop after every step. Raises GateError, before any weight changes, if sampler and
+        Calls `on_step` in the event loop after every step. Raises GateError, before any weight changes, if sampler and
         trainer disagree, and DivergedError if numbers are not finite.
         """
 

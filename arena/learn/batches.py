@@ -95,26 +95,28 @@ def make_token_batch(
     import torch
 
     device = scores.logprobs.device
-    chosen = [samples[i] for i in batch.index]
+    batch_samples = [samples[i] for i in batch.index]
 
     def to_tensor(arrays: Sequence[NDArray[Any]]) -> torch.Tensor:
         return torch.from_numpy(np.concatenate(arrays)).to(device)
 
-    streams = np.repeat(np.arange(len(chosen)), [len(s.advantages) for s in chosen])
-    turns = np.unique(np.stack([streams, np.concatenate([s.turns for s in chosen])]), axis=1, return_inverse=True)[1]
-    references = [s.reference for s in chosen if s.reference is not None]
+    streams = np.repeat(np.arange(len(batch_samples)), [len(s.advantages) for s in batch_samples])
+    turns = np.unique(
+        np.stack([streams, np.concatenate([s.turns for s in batch_samples])]), axis=1, return_inverse=True
+    )[1]
+    references = [s.reference for s in batch_samples if s.reference is not None]
     return TokenBatch(
         logprobs=scores.logprobs,
         entropy=scores.entropy,
         old=scores.logprobs.detach() if old is None else to_tensor([old[i] for i in batch.index]).float(),
-        behaviour=to_tensor([s.behaviour for s in chosen]).float(),
-        advantages=to_tensor([s.advantages for s in chosen]).float(),
+        behaviour=to_tensor([s.behaviour for s in batch_samples]).float(),
+        advantages=to_tensor([s.advantages for s in batch_samples]).float(),
         turns=to_tensor([turns.reshape(-1).astype(np.int64)]),
         streams=to_tensor([streams]),
-        places=to_tensor([s.places for s in chosen]),
-        learned=to_tensor([s.learned for s in chosen]),
-        replayed=to_tensor([np.full(len(s.advantages), s.source == "replayed") for s in chosen]),
-        reference=to_tensor(references).float() if len(references) == len(chosen) else None,
+        places=to_tensor([s.places for s in batch_samples]),
+        learned=to_tensor([s.learned for s in batch_samples]),
+        replayed=to_tensor([np.full(len(s.advantages), s.source == "replayed") for s in batch_samples]),
+        reference=to_tensor(references).float() if len(references) == len(batch_samples) else None,
         divergence=scores.divergence,
         rivals=None if rivals is None else to_tensor([rivals[i] for i in batch.index]),
         clock=clock,

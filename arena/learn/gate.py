@@ -28,8 +28,8 @@ def select_comparable_gaps(gaps: Iterable[tuple[Sample, Floats]]) -> list[np.nda
 
     `gaps` has each sample with the differences of all its sampled tokens. Samples without fresh tokens are left out.
     """
-    played = [(sample.fresh, gap) for sample, gap in gaps if sample.source == "played"]
-    return [fresh_gaps for fresh, gap in played if len(fresh_gaps := gap if fresh is None else gap[fresh])]
+    gaps_of_played = [(sample.fresh, gap) for sample, gap in gaps if sample.source == "played"]
+    return [fresh_gaps for fresh, gap in gaps_of_played if len(fresh_gaps := gap if fresh is None else gap[fresh])]
 
 
 def require_agreement(policy: str, gaps: Tally, tolerance: float) -> None:

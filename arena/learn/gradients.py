@@ -56,10 +56,10 @@ class UpdateMetrics:
         self.add(_WEIGHT, weights[tokens.learned])
         self.add(_SQUARE, weights[tokens.learned].double().square())
 
-    def count_step(self, norm: float, taken: bool) -> None:
+    def count_step(self, norm: float, is_taken: bool) -> None:
         """Count an optimiser step and its gradient norm, or count it as skipped if it was not taken."""
-        self.skipped += not taken
-        if taken:
+        self.skipped += not is_taken
+        if is_taken:
             self.sums["grad_norm"] = self.sums.get("grad_norm", 0.0) + norm
             self.counts["grad_norm"] = self.counts.get("grad_norm", 0) + 1
 
@@ -165,8 +165,8 @@ class Gradients:
                 self._backpropagate(scores.logprobs.sum() * 0.0)
                 continue
             tokens = make_token_batch(batch, scores, samples, self.old, self.plan.clock, self._past, rivals)
-            played = split_by_stream(batch, tokens.logprobs - tokens.behaviour)
-            gaps += select_comparable_gaps((samples[i], gap) for i, gap in played)
+            gaps_by_stream = split_by_stream(batch, tokens.logprobs - tokens.behaviour)
+            gaps += select_comparable_gaps((samples[i], gap) for i, gap in gaps_by_stream)
             weights = np.concatenate([step.weights[i] for i in forward_pass.index])
             token_loss = self.rule.loss(tokens)
             objective = token_loss.loss
@@ -211,13 +211,13 @@ class Gradients:
         needs, samples = self.rule.loss.needs, self.plan.samples
         if not needs & {"pairs", "baselines"}:
             return None
-        chosen = [samples[i] for i in step.pairs]
-        changes = [np.zeros(len(s.advantages), np.float32) for s in chosen]
+        paired = [samples[i] for i in step.pairs]
+        changes = [np.zeros(len(s.advantages), np.float32) for s in paired]
         if step.rivals:
-            now = self._score(step.rivals)
-            changes = [now[i].logprobs - self._get_base_logprobs(i) for i in step.pairs]
+            scores = self._score(step.rivals)
+            changes = [scores[i].logprobs - self._get_base_logprobs(i) for i in step.pairs]
         if "pairs" in needs:
-            return dict(zip(step.pairs, compute_rival_changes(chosen, changes), strict=True))
+            return dict(zip(step.pairs, compute_rival_changes(paired, changes), strict=True))
         estimate = max(0.0, float(np.mean([change.sum() for change in changes]))) if changes else 0.0
         return {i: np.full(len(s.advantages), estimate, np.float32) for i, s in samples.items()}
 

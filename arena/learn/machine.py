@@ -35,7 +35,7 @@ def time_threads(rounds: int = 3) -> dict[int, float]:
 
     Returns seconds by number of threads, each the best of `rounds` interleaved rounds.
     """
-    usual, maximum = torch.get_num_threads(), max_threads()
+    threads_before, maximum = torch.get_num_threads(), max_threads()
     best = dict.fromkeys(sorted({2**k for k in range(maximum.bit_length())} | {maximum}), float("inf"))
     try:
         for _ in range(rounds):
@@ -43,20 +43,20 @@ def time_threads(rounds: int = 3) -> dict[int, float]:
                 torch.set_num_threads(count)
                 best[count] = min(best[count], _time_products(torch.float32))
     finally:
-        torch.set_num_threads(usual)
+        torch.set_num_threads(threads_before)
     return best
 
 
 def time_precisions(threads: int | None = None, rounds: int = 3) -> dict[torch.dtype, float]:
     """Return the seconds of small matrix products in float32 and bfloat16, each the best of `rounds`, by dtype."""
-    best, usual = dict.fromkeys((torch.float32, torch.bfloat16), float("inf")), torch.get_num_threads()
+    best, threads_before = dict.fromkeys((torch.float32, torch.bfloat16), float("inf")), torch.get_num_threads()
     try:
-        torch.set_num_threads(threads or usual)
+        torch.set_num_threads(threads or threads_before)
         for _ in range(rounds):
             for dtype in best:
                 best[dtype] = min(best[dtype], _time_products(dtype))
     finally:
-        torch.set_num_threads(usual)
+        torch.set_num_threads(threads_before)
     return best
 
 
@@ -74,12 +74,12 @@ def choose_precision(seconds: dict[torch.dtype, float]) -> Literal["fp32", "bf16
 
 def _time_products(dtype: torch.dtype) -> float:
     """Return the total seconds of about 128 tokens or more through a linear layer of each of `_SHAPES`."""
-    spent = 0.0
+    seconds = 0.0
     for rows, width, inner in _SHAPES:
         inputs, weights = torch.ones(rows, width, dtype=dtype), torch.ones(inner, width, dtype=dtype)
         torch.nn.functional.linear(inputs, weights)  # warm-up: starts threads and allocates memory
         start = perf_counter()
         for _ in range(max(1, 128 // rows)):
             torch.nn.functional.linear(inputs, weights)
-        spent += perf_counter() - start
-    return spent
+        seconds += perf_counter() - start
+    return seconds

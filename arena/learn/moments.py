@@ -34,11 +34,11 @@ class Moments:
     def shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
         """Yield the name and shape of every moment and master copy, in the order of `named_tensors`."""
         for name, parameter in trainable_parameters(self.model).items():
-            held = (
+            moments = (
                 self.engine.optimizer.state.get(parameter, {}) if self.zero_stage == 0 else _list_state_keys(parameter)
             )
             shape = tuple(getattr(parameter, "ds_shape", parameter.shape))
-            yield from ((f"{name}.{key}", shape) for key in _list_state_keys(parameter) if key in held)
+            yield from ((f"{name}.{key}", shape) for key in _list_state_keys(parameter) if key in moments)
 
     def get(self, name: str) -> torch.Tensor:
         """Return a moment or master copy by its name `PARAMETER.KEY`. Under ZeRO all ranks must call it together."""
@@ -88,8 +88,8 @@ class Moments:
     def _create_zero_moments(self) -> None:
         """Create ZeRO's moments, so that they can be loaded or saved before the first step."""
         zero = self.engine.optimizer
-        whole = [part for group in zero.optimizer.param_groups for part in group["params"]]
-        for part in zero.fp32_partitioned_groups_flat if self.zero_stage == 3 else whole:
+        parameters = [part for group in zero.optimizer.param_groups for part in group["params"]]
+        for part in zero.fp32_partitioned_groups_flat if self.zero_stage == 3 else parameters:
             moments = {key: torch.zeros_like(part) for key in MOMENTS}
             zero.optimizer.state[part] = {"step": torch.tensor(0.0, device=part.device), **moments}
         if self.zero_stage < 3:

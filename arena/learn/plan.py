@@ -44,7 +44,7 @@ class Step:
     """Numbers of the samples that a loss compares: both replies of each pair, or the baselines; () for other losses."""
     rivals: Shares = ()
     """Passes to score the samples `pairs` before the step; () if no weights have changed since they were scored."""
-    gated: bool = False
+    is_gated: bool = False
     """True if the gate checks the step's own log-probabilities before the optimiser step."""
 
     def for_rank(self, rank: int) -> "Step":
@@ -84,7 +84,7 @@ class Plan:
     """The steps, without empty ones."""
     rates: tuple[float, ...]
     """Learning rate of each step."""
-    counted: bool
+    is_update: bool
     """True for an update: its steps add to the policy's number of steps, and a skipped one leaves its rate to the next.
 
     False for imitation, after which the optimiser is reset.
@@ -142,16 +142,16 @@ class Planner:
         """
         rule, steps = self.rule, list[Step]()
         weight = rule.demonstrations.weight(clock) if rule.demonstrations else 0.0
-        played = [s for s in samples if s.source != "demonstration"]
-        units = [[i] for i in range(len(played))]
+        played_samples = [s for s in samples if s.source != "demonstration"]
+        units = [[i] for i in range(len(played_samples))]
         loss_needs = rule.loss.needs
         if "pairs" in loss_needs:
-            played = select_complete_pairs(played)
-            units = group_paired(played)
+            played_samples = select_complete_pairs(played_samples)
+            units = group_paired(played_samples)
         elif "baselines" in loss_needs:
-            units = group_with_baselines(played)
-        all_samples = (*played, *(s for s in samples if s.source == "demonstration" and weight))
-        demonstrations = range(len(played), len(all_samples))
+            units = group_with_baselines(played_samples)
+        all_samples = (*played_samples, *(s for s in samples if s.source == "demonstration" and weight))
+        demonstrations = range(len(played_samples), len(all_samples))
         label = f"policy '{self.name}', iteration {clock.iteration}"
         for position, part, part_demonstrations in _draw_minibatches(
             units, demonstrations, rule.epochs, rule.minibatches, rng
@@ -166,10 +166,12 @@ class Planner:
             step_advice=f"lower learn.lr ({rule.lr:g}) or learn.grad_clip",
             samples=dict(enumerate(all_samples)),
             clock=clock,
-            old=self._distribute(self._make_passes(all_samples, range(len(played))), ranks) if rule.steps > 1 else None,
+            old=self._distribute(self._make_passes(all_samples, range(len(played_samples))), ranks)
+            if rule.steps > 1
+            else None,
             steps=tuple(steps),
             rates=tuple(rule.lr * compute_warmup(steps_before + k, rule.warmup_steps) for k in range(len(steps))),
-            counted=True,
+            is_update=True,
         )
 
     def plan_imitation(
@@ -194,7 +196,7 @@ class Planner:
             old=None,
             steps=tuple(steps),
             rates=rates,
-            counted=False,
+            is_update=False,
         )
 
     def _plan_step(
@@ -213,15 +215,15 @@ class Planner:
         if not learned and not demonstrations:
             return None
         part = [i for i in part if samples[i].learned.any()]
-        played = plan_passes([s.stream for s in samples], self.rule.token_budget, part, self.costs)
+        passes = plan_passes([s.stream for s in samples], self.rule.token_budget, part, self.costs)
         count = sum(int(samples[i].learned.sum()) for i in demonstrations)
         return Step(
             label=label,
-            played=self._distribute(played if learned else [], ranks),
+            played=self._distribute(passes if learned else [], ranks),
             weights={i: w.astype(np.float32) for i, w in weights.items()},
             demonstrations=self._distribute(self._make_passes(samples, demonstrations), ranks),
             demonstration_weight=weight / max(1, count),
-            gated=self.rule.steps == 1,
+            is_gated=self.rule.steps == 1,
         )
 
     def _add_pairs(self, step: Step, samples: Sequence[Sample], part: Sequence[int], ranks: int) -> Step:
@@ -237,13 +239,15 @@ class Planner:
 
     def _compute_weights(self, samples: Sequence[Sample], part: Sequence[int]) -> dict[int, np.ndarray]:
         """Return the weight of each token in the step's loss, by sample number, in float64."""
-        chosen = [samples[i] for i in part]
-        sizes = [len(s.advantages) for s in chosen]
+        part_samples = [samples[i] for i in part]
+        sizes = [len(s.advantages) for s in part_samples]
         if not sum(sizes):
             return {}
-        streams = np.repeat(np.arange(len(chosen)), sizes)
-        turns = np.unique(np.stack([streams, np.concatenate([s.turns for s in chosen])]), axis=1, return_inverse=True)
-        learned = np.concatenate([s.learned for s in chosen])
+        streams = np.repeat(np.arange(len(part_samples)), sizes)
+        turns = np.unique(
+            np.stack([streams, np.concatenate([s.turns for s in part_samples])]), axis=1, return_inverse=True
+        )
+        learned = np.concatenate([s.learned for s in part_samples])
         weights = self.rule.aggregate(turns[1].reshape(-1), streams, learned)
         return dict(zip(part, np.split(weights, np.cumsum(sizes)[:-1]), strict=True))
 

@@ -57,8 +57,8 @@ def remembers(collect: Callable[[TokenBatch], Any], merge: Callable[[Any, Clock,
 
 def find_memories(names: Iterable[str]) -> dict[str, Memory]:
     """Return the `Memory` of the stateful regularisers among `names`, by name."""
-    marked = {name: getattr(part(REGULARISER, name), "memory", None) for name in names}
-    return {name: memory for name, memory in marked.items() if memory}
+    memories = {name: getattr(part(REGULARISER, name), "memory", None) for name in names}
+    return {name: memory for name, memory in memories.items() if memory}
 
 
 def kl(
@@ -208,9 +208,9 @@ def entropy_band(
     past, entropies = np.where(iterations > 0, mean, np.nan), tokens.entropy
     if level == "turn":
         entropies = tokens.mean_by(tokens.turns, entropies)
-    usual = torch.as_tensor(past, dtype=entropies.dtype, device=entropies.device)[tokens.places]
-    outside = torch.relu(low * usual - entropies) + torch.relu(entropies - high * usual)
-    return scale * torch.where(usual.isnan(), torch.zeros_like(outside), outside)
+    past_entropy = torch.as_tensor(past, dtype=entropies.dtype, device=entropies.device)[tokens.places]
+    outside = torch.relu(low * past_entropy - entropies) + torch.relu(entropies - high * past_entropy)
+    return scale * torch.where(past_entropy.isnan(), torch.zeros_like(outside), outside)
 
 
 def covariance_clip(
@@ -246,8 +246,8 @@ def covariance_clip(
     candidates = torch.nonzero(own & ~loss.clipped & (covariance > low) & (covariance < high)).squeeze(-1)
     count = min(len(candidates), max(1, int(share * int(own.sum()))))
     spaced = torch.arange(count, device=own.device) * len(candidates) // max(1, count)
-    taken = torch.zeros_like(loss.loss).index_fill(0, candidates[spaced], 1.0)
-    return -loss.loss * taken
+    removed = torch.zeros_like(loss.loss).index_fill(0, candidates[spaced], 1.0)
+    return -loss.loss * removed
 
 
 REGULARISERS: dict[str, Callable[..., torch.Tensor]] = {

@@ -194,8 +194,8 @@ class UpdateSpec(Spec):
         """True if the loss or a regulariser with a weight other than 0 compares the policy with its reference."""
         if "reference" in self.loss.needs:
             return True
-        held = (r for r in self.regularisers.values() if "reference" in r.needs)
-        return any(any(weight.to_plain() for weight in r.parts) or not r.parts for r in held)
+        needing = (r for r in self.regularisers.values() if "reference" in r.needs)
+        return any(any(weight.to_plain() for weight in r.parts) or not r.parts for r in needing)
 
     @property
     def uses_distributions(self) -> bool:

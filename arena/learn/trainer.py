@@ -71,8 +71,8 @@ class PolicyTrainer:
         """Plan supervised learning on the samples by the settings `spec`."""
         return Planner(self.name, self.rule, self.costs).plan_imitation(samples, spec, rng)
 
-    async def update(self, plan: Plan, stepped: Callable[[], None] = lambda: None) -> dict[str, float]:
-        """Carry out a plan; return metrics as means over tokens. Calls `stepped` in the event loop after each step.
+    async def update(self, plan: Plan, on_step: Callable[[], None] = lambda: None) -> dict[str, float]:
+        """Carry out a plan; return metrics as means over tokens. Calls `on_step` in the event loop after each step.
 
         Raises GateError, before any weight changes, if the samples' behaviour log-probabilities are not those of the
         current weights. Other work for the computing thread, such as sampling, runs between micro-batches.
@@ -83,7 +83,7 @@ class PolicyTrainer:
             if isinstance(progress, dict):
                 return progress
             if progress:
-                stepped()
+                on_step()
 
     async def score(self, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[StreamScores]:
         """Return log-probabilities and entropies of the sampled tokens under the current weights, without gradient."""
@@ -110,17 +110,17 @@ class PolicyTrainer:
     async def close(self) -> None:
         """Do nothing, because the memory is freed with the process."""
 
-    def carry_out(self, plan: Plan, stepped: Callable[[], None] = lambda: None) -> dict[str, float]:
-        """Run `update` in the computing thread, without pauses: call `stepped` after every step, return the metrics."""
+    def carry_out(self, plan: Plan, on_step: Callable[[], None] = lambda: None) -> dict[str, float]:
+        """Run `update` in the computing thread, without pauses: call `on_step` after every step, return the metrics."""
         work = self._run_plan(plan)
         while not isinstance(progress := _advance(work), dict):
             if progress:
-                stepped()
+                on_step()
         return progress
 
     def _run_plan(self, plan: Plan) -> Generator[bool, None, dict[str, float]]:
         """Carry out a plan; yields True after each step and False after each micro-batch, and returns the metrics."""
-        engine, metrics, taken, rank = self.optimiser.engine, UpdateMetrics(), 0, get_rank()
+        engine, metrics, steps_taken, rank = self.optimiser.engine, UpdateMetrics(), 0, get_rank()
         gradients = Gradients(
             engine=engine,
             rule=self.rule,
@@ -134,18 +134,18 @@ class PolicyTrainer:
         engine.train()
         for number, step in enumerate(plan.steps):
             gaps = yield from gradients.add(step)
-            if step.gated:
+            if step.is_gated:
                 self._gate(gaps)
             metrics.record_gap(gaps)
-            taken += self._take_step(step, plan, plan.rates[taken if plan.counted else number], metrics)
+            steps_taken += self._take_step(step, plan, plan.rates[steps_taken if plan.is_update else number], metrics)
             yield True
         engine.eval()
         self._require_finite(plan)
         self.memory = update_memory(self.memory, plan, reduce_over_ranks(gradients.seen, _join))
-        if plan.counted:
-            self.steps += taken
+        if plan.is_update:
+            self.steps += steps_taken
         elif plan.is_continued:
-            self.imitated += taken
+            self.imitated += steps_taken
         else:
             self.imitated = 0
             self.optimiser.moments.reset()
@@ -173,9 +173,9 @@ class PolicyTrainer:
     def _take_step(self, step: Step, plan: Plan, lr: float, metrics: UpdateMetrics) -> bool:
         """Take one optimiser step; return False if it was skipped. Raises DivergedError if it must stop the run."""
         norm = max_over_ranks(self.optimiser.step(lr))
-        taken = is_finite_step(norm, self.rule.nonfinite, step.label, plan.step_advice)
-        metrics.count_step(norm, taken)
-        return taken
+        is_taken = is_finite_step(norm, self.rule.nonfinite, step.label, plan.step_advice)
+        metrics.count_step(norm, is_taken)
+        return is_taken
 
     def _require_finite(self, plan: Plan) -> None:
         """Raise DivergedError unless the weights and their log-probabilities of the shortest stream are finite."""

@@ -93,7 +93,7 @@ class Kinds(PathAnnotation):
 
         def write(value: dict[str, PartConfig]) -> dict[str, Any]:
             return {
-                n: {k: _to_plain(v) for k, v in chosen.with_defaults().settings.items()} for n, chosen in value.items()
+                n: {k: _to_plain(v) for k, v in config.with_defaults().settings.items()} for n, config in value.items()
             }
 
         return core_schema.no_info_plain_validator_function(
@@ -125,8 +125,8 @@ class PartConfig:
     @property
     def needs(self) -> frozenset[str]:
         """Names of the measures, such as `entropy`, that this part or a part in its settings reads from the batch."""
-        needed = getattr(part(self.kind, self.name), "needs", ())
-        own = needed(**self.with_defaults().settings) if callable(needed) else needed
+        declared = getattr(part(self.kind, self.name), "needs", ())
+        own = declared(**self.with_defaults().settings) if callable(declared) else declared
         return frozenset(own).union(*(inner.needs for inner in self.parts))
 
     @property
@@ -141,8 +141,10 @@ class PartConfig:
 
     def _find_marked_names(self, mark: type) -> set[str]:
         hints = _evaluate_hints(part(self.kind, self.name))
-        named = (_find_marked(hints.get(name), value, mark) for name, value in self.with_defaults().settings.items())
-        return {name for names in named for name in names}
+        marked_names = (
+            _find_marked(hints.get(name), value, mark) for name, value in self.with_defaults().settings.items()
+        )
+        return {name for names in marked_names for name in names}
 
     @property
     def parts(self) -> "list[PartConfig]":
@@ -249,15 +251,15 @@ def _choose(kind: Kind, value: Any) -> PartConfig:
     if kind.number and isinstance(value, int | float) and not isinstance(value, bool):
         value = {kind.number: {"value": value}}
     if isinstance(value, Mapping) and len(value) > 1:
-        named = " and ".join(map(str, value))
-        raise PydanticCustomError("part_error", f"expected one {kind.name}, not {named}")
-    name, given = next(iter(value.items()), ("", {})) if isinstance(value, Mapping) else (value, {})
+        names = " and ".join(map(str, value))
+        raise PydanticCustomError("part_error", f"expected one {kind.name}, not {names}")
+    name, arguments = next(iter(value.items()), ("", {})) if isinstance(value, Mapping) else (value, {})
     if not isinstance(name, str) or not name:
         raise PydanticCustomError("part_error", f"a name is missing: one of {', '.join(kind.table)}")
     name = absolute_name(name)
     try:
         part(kind, name)  # even if its settings are cached: checks again if the file is trusted
-        settings = settings_model(kind, name).model_validate({} if given is None else given)
+        settings = settings_model(kind, name).model_validate({} if arguments is None else arguments)
     except ValidationError as error:
         raise _relocate_errors(error, kind, name) from None
     except PydanticCustomError:
@@ -352,8 +354,8 @@ def _relocate_errors(error: ValidationError, kind: Kind, name: str) -> Validatio
     for fault in error.errors(include_url=False):
         fault_type: Any = fault["type"]
         if fault_type == "extra_forbidden" and len(fault["loc"]) == 1:
-            listed = f" (it has: {', '.join(known)})" if known else " (it has none)"
-            message = f"unknown setting of {kind.name} {name}{nearest(str(fault['loc'][0]), known) or listed}"
+            known_names = f" (it has: {', '.join(known)})" if known else " (it has none)"
+            message = f"unknown setting of {kind.name} {name}{nearest(str(fault['loc'][0]), known) or known_names}"
             fault_type = PydanticCustomError("part_error", message.replace("{", "{{").replace("}", "}}"))
         elif fault_type == "missing" and len(fault["loc"]) == 1:  # a bare name in YAML has no line for the setting
             fault_type = PydanticCustomError("part_error", f"{kind.name} {name} needs the setting `{fault['loc'][0]}`")
@@ -382,7 +384,7 @@ def _find_marked(hint: Any, value: Any, mark: type) -> Iterator[str]:
     """Yield the strings in a setting's value that its annotation `hint` marks with an instance of `mark`."""
     kind, arguments = get_origin(hint), get_args(hint)
     if kind is Annotated:
-        if isinstance(value, str) and any(isinstance(given, mark) for given in arguments[1:]):
+        if isinstance(value, str) and any(isinstance(argument, mark) for argument in arguments[1:]):
             yield value
         yield from _find_marked(arguments[0], value, mark)
     elif kind in (Union, UnionType):

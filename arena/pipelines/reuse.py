@@ -85,22 +85,22 @@ def copy_stages(stages: Sequence[Path], source: Path, folder: Path) -> None:
         write_folder(folder / STAGES / stage.name, fill)
 
 
-def _relocate(stage: Path, before: str, now: str) -> None:
-    """Replace the prefix `before` of paths by `now` in the config and environment of the stage at `stage`."""
+def _relocate(stage: Path, old_prefix: str, new_prefix: str) -> None:
+    """Replace a prefix of the paths in the config and environment of the stage at `stage`."""
     reader = FolderReader(stage)
-    config = _replace_prefix(text_layer(CONFIG, reader.config()).data, before, now)
-    environment = _replace_prefix(reader.environment(), before, now)
+    config = _replace_prefix(text_layer(CONFIG, reader.config()).data, old_prefix, new_prefix)
+    environment = _replace_prefix(reader.environment(), old_prefix, new_prefix)
     (stage / ENVIRONMENT).unlink()
     write_environment(stage, environment)
     (stage / CONFIG).write_text(strict_yaml.dump(config, CONFIG), encoding="utf-8")
 
 
-def _replace_prefix(value: Any, before: str, now: str) -> Any:
+def _replace_prefix(value: Any, old_prefix: str, new_prefix: str) -> Any:
     if isinstance(value, Mapping):
-        return {key: _replace_prefix(item, before, now) for key, item in value.items()}
+        return {key: _replace_prefix(item, old_prefix, new_prefix) for key, item in value.items()}
     if isinstance(value, list):
-        return [_replace_prefix(item, before, now) for item in value]
-    return now + value[len(before) :] if isinstance(value, str) and value.startswith(before) else value
+        return [_replace_prefix(item, old_prefix, new_prefix) for item in value]
+    return new_prefix + value[len(old_prefix) :] if isinstance(value, str) and value.startswith(old_prefix) else value
 
 
 def _require_plain_files(stage: Path) -> None:

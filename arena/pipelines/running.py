@@ -46,7 +46,7 @@ async def start_pipeline(pipeline: Pipeline, out: Path | None, watcher: Watcher,
     folder = out or choose_fresh_folder(pipeline.name)
     planned = plan(pipeline, folder, watcher.note)
     for stage in planned:
-        await check_stage(stage, lambda what: watcher.phase(0, what))
+        await check_stage(stage, lambda phase_name: watcher.phase(0, phase_name))
     text = pipeline.with_changes(await fit_settings(pipeline, planned), find_model_folder).to_yaml()
     data = text_layer(str(folder / CONFIG), text).data
     running = _PipelineRun(folder, data, watcher)
@@ -120,8 +120,8 @@ class _PipelineRun:
         Raises StoreError if the results of an ended stage are not as they were written.
         """
         earlier = EarlierStages()
-        ended = [read_stage_end(self._get_folder(stage)) for stage in self.planned]
-        for stage, done in zip(self.planned, ended, strict=True):
+        stage_ends = [read_stage_end(self._get_folder(stage)) for stage in self.planned]
+        for stage, done in zip(self.planned, stage_ends, strict=True):
             if done is None:
                 done, layers = await self._run_stage(stage, earlier, layers), ()
             weights = {policy: str(folder) for policy, folder in done.weights.items()}

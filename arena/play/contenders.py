@@ -171,8 +171,8 @@ class ModelContender:
     def check(self, name: str, game: Game, seat: str) -> None:
         """Raise ConfigError if the seat has no policy or role, or its role searches and this game does not allow it."""
         _, role = self.cast(name, seat)
-        if role.sampling.search and (why := find_search_obstacle(game)):
-            raise ConfigError(f"role {role.role}: sampling.search: {why}")
+        if role.sampling.search and (obstacle := find_search_obstacle(game)):
+            raise ConfigError(f"role {role.role}: sampling.search: {obstacle}")
 
     def seating(self, game: str, seat: str) -> Seating:
         """Return a seating with the role's name and instruction, the contender's name, and the policy's state."""

@@ -166,8 +166,8 @@ class Demonstrations:
         if self.spec.scripted:
             return await self.play_scripted(learner, clock.iteration, self.spec.scripted, self.spec.matches)
         candidates, rng = self._candidates[learner], generator(self.lineup.seed, clock.iteration, "shown", learner)
-        drawn = [candidates[i] for i in rng.permutation(len(candidates))[: self.spec.matches].tolist()]
-        return self._to_samples(await self._replay_all(drawn))
+        selected = [candidates[i] for i in rng.permutation(len(candidates))[: self.spec.matches].tolist()]
+        return self._to_samples(await self._replay_all(selected))
 
     def _encoder(self, learner: str, rows: DataSet) -> RowEncoder:
         policy = self.lineup.policies[learner]
@@ -205,12 +205,12 @@ class Demonstrations:
     ) -> list[MatchRecord]:
         """Play the plans with scripted policies drawn for each free seat. Log failures, return finished matches."""
         chooser = _DemonstratorChooser(self.lineup, learner, scripted, against, rng)
-        chosen, failed = dict[MatchId, dict[str, Contender]](), list[MatchRecord]()
+        contenders, failed = dict[MatchId, dict[str, Contender]](), list[MatchRecord]()
 
         async def play(plan: MatchPlan) -> MatchRecord:
-            if plan.identity.first_attempt not in chosen:  # a retry has the same players
-                chosen[plan.identity.first_attempt] = chooser.choose_contenders(plan)
-            return await play_one(plan, chosen[plan.identity.first_attempt], self.lineup.seed, self.lineup.limits)
+            if plan.identity.first_attempt not in contenders:  # a retry has the same players
+                contenders[plan.identity.first_attempt] = chooser.choose_contenders(plan)
+            return await play_one(plan, contenders[plan.identity.first_attempt], self.lineup.seed, self.lineup.limits)
 
         def record_end(record: MatchRecord) -> None:
             if record.failure:
@@ -251,9 +251,9 @@ class Demonstrations:
         )  # fmt: skip
         return await play_match(logged.plan, game, players, Limits())
 
-    async def _replay_all(self, drawn: Sequence[_LoggedMatch]) -> list[Trajectory]:
+    async def _replay_all(self, matches: Sequence[_LoggedMatch]) -> list[Trajectory]:
         replayed = []
-        for logged in drawn:
+        for logged in matches:
             record = await self._replay(logged)
             acts, logged_acts = [turn.action for turn in record.turns], [turn["action"] for turn in logged.row["turns"]]
             if (acts, record.payoffs) != (logged_acts, logged.row["payoffs"]):

@@ -75,15 +75,15 @@ def describe_failure(error: Exception, game: Game, draws: Sequence[int], seat: s
     frames = list(traceback.walk_tb(error.__traceback__))
     if isinstance(error, OutcomeError):
         kind: Kind = "bug" if _is_our_game(type(game)) else "game"
-        where = _find_definition(type(game), error.methods)
+        location = _find_definition(type(game), error.methods)
     else:
         kind, at = _classify(error, frames, type(game))
-        where = _format_position(at)
+        location = _format_position(at)
     trace = "".join(traceback.TracebackException.from_exception(error, limit=-60).format())
     act = None if act is None else truncate_middle(act, MAX_CHARACTERS)
     trace = truncate_middle(remove_secrets(trace), MAX_CHARACTERS)
     return Failure(
-        kind=kind, draws=tuple(draws), error=type(error).__name__, where=where, trace=trace, seat=seat, act=act
+        kind=kind, draws=tuple(draws), error=type(error).__name__, where=location, trace=trace, seat=seat, act=act
     )
 
 
@@ -112,8 +112,8 @@ def mark_failed(record: MatchRecord, kind: Kind, draws: Sequence[int], reason: s
 def log_failure(record: MatchRecord) -> None:
     """Log a failed match as a warning, and a truncated one as information. Its traceback is logged at level DEBUG."""
     if record.failure:
-        where = f", at {record.failure.where}" if record.failure.where else ""
-        _LOG.warning("match %s failed (%s): %s%s", record.id, record.failure.kind, record.reason, where)
+        location = f", at {record.failure.where}" if record.failure.where else ""
+        _LOG.warning("match %s failed (%s): %s%s", record.id, record.failure.kind, record.reason, location)
         _LOG.debug("%s", record.failure.trace)
     elif record.reason:
         _LOG.info("match %s was cut off: %s", record.id, record.reason)

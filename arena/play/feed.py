@@ -43,7 +43,7 @@ class Feed:
         self._waiting: list[tuple[str, MatchPlan | Turn]] = []
         self._ended: list[str] = []
         self._timer: asyncio.TimerHandle | None = None
-        self._start, self._spent = perf_counter(), 0.0
+        self._start, self._seconds_spent = perf_counter(), 0.0
         self._writer: FeedWriter | None = None
         with suppress(OSError):
             self._writer = FeedWriter(run)
@@ -80,7 +80,7 @@ class Feed:
     def _has_room(self) -> bool:
         if self._writer is None or len(self._waiting) >= MAX_WAITING or self._writer.is_full():
             return False
-        return self._spent < MAX_TIME_SHARE * (perf_counter() - self._start)
+        return self._seconds_spent < MAX_TIME_SHARE * (perf_counter() - self._start)
 
     def _schedule_write(self) -> None:
         if self._timer is None and self._writer:
@@ -106,7 +106,7 @@ class Feed:
         except OSError as error:
             _LOG.warning("the turn feed ends: %s", error)
             self.close()
-        self._spent += perf_counter() - start
+        self._seconds_spent += perf_counter() - start
 
 
 def _encode_line(id: str, item: MatchPlan | Turn) -> str:
@@ -140,7 +140,7 @@ def _shorten(value: Any) -> Any:
 
 
 def _match_head(plan: MatchPlan) -> dict[str, Any]:
-    """Return what is known at a match's start, as JSON: identity, game, seed, options, seats and the current time."""
+    """Return the settings of a starting match as JSON: identity, game, seed, options, seats and the current time."""
     row = {
         name: value for name, value in identity_to_row(plan.identity).items() if name not in ("id", "deal", "attempt")
     }

@@ -90,7 +90,7 @@ class DataSource:
         if self.rows.kind in ("chats", "texts"):
             loss = -float(np.concatenate(logprobs).mean())
             return {"held_out_loss": loss, "held_out_perplexity": float(np.exp(min(loss, 700.0)))}
-        ratios = np.array([(now - base).sum() for now, base in zip(logprobs, references, strict=True)])
+        ratios = np.array([(logprob - base).sum() for logprob, base in zip(logprobs, references, strict=True)])
         signs = np.array([sample.advantages[0] for sample in samples])
         settings = self.policies.rule.loss.with_defaults().settings
         return score_preferences(ratios, signs, settings["beta"], is_paired=self.rows.kind == "pairs")
@@ -109,8 +109,8 @@ def score_preferences(ratios: np.ndarray, signs: np.ndarray, beta: float, is_pai
     higher ratio; their loss is that of `dpo`. The accuracy of labelled completions is that share of all (desirable,
     undesirable) couples; NaN without any. Equal ratios count half.
     """
-    better, worse = ratios[signs > 0], ratios[signs < 0]
-    gaps = better - worse if is_paired else (better[:, None] - worse[None, :]).ravel()
+    preferred, rejected = ratios[signs > 0], ratios[signs < 0]
+    gaps = preferred - rejected if is_paired else (preferred[:, None] - rejected[None, :]).ravel()
     accuracy = float((gaps > 0).mean() + 0.5 * (gaps == 0).mean()) if len(gaps) else float("nan")
     if not is_paired:
         return {"held_out_accuracy": accuracy}

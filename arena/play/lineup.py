@@ -72,7 +72,8 @@ class Lineup:
             self.harnesses.open()
         async with past.reserve({seating.policy for seating in plan.seats.values()}):
             contenders = {
-                seat: self.contender(held.policy, seat, table, held.instruction) for seat, held in plan.seats.items()
+                seat: self.contender(plan_seat.policy, seat, table, plan_seat.instruction)
+                for seat, plan_seat in plan.seats.items()
             }
             return await play_one(plan, contenders, self.seed, self.limits, on_turn=on_turn, control=self.control)
 

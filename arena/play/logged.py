@@ -52,8 +52,8 @@ class LogSource:
         self.watcher.phase(k, f"reading {self.spec.log}")
         log, iteration = self._log, (k - 1) % self._iterations + 1
         found = self._draw(k) if self.spec.shuffle else self._select_usable(log.read(iteration))
-        read = [MatchRecord.from_json(row, log.blobs.get) for row in found]
-        records = [self._adopt(k, number, record) for number, record in enumerate(read)]
+        logged_records = [MatchRecord.from_json(row, log.blobs.get) for row in found]
+        records = [self._adopt(k, number, record) for number, record in enumerate(logged_records)]
         records = [
             replace(
                 r,
@@ -104,11 +104,15 @@ class LogSource:
         """Return the rows of iteration `k`'s deals, drawn at random without replacement in each pass over the log."""
         epoch, place = divmod(k - 1, self._iterations)
         order = generator(self.seed, epoch, "log").permutation(len(self._deals))
-        drawn = defaultdict[int, set[str]](set)
+        seats_by_match = defaultdict[int, set[str]](set)
         for number in np.array_split(order, self._iterations)[place].tolist():
             iteration, ids = self._deals[number]
-            drawn[iteration] |= {*ids}
-        return [row for iteration in sorted(drawn) for row in self._log.read(iteration, ids=drawn[iteration])]
+            seats_by_match[iteration] |= {*ids}
+        return [
+            row
+            for iteration in sorted(seats_by_match)
+            for row in self._log.read(iteration, ids=seats_by_match[iteration])
+        ]
 
     def _adopt(self, k: int, number: int, record: MatchRecord) -> MatchRecord:
         seats = {seat: self._adopt_seating(record.game, seat, seating) for seat, seating in record.seats.items()}

@@ -83,12 +83,12 @@ def check_lost_matches(
 
     `given_up` failed `attempts` times each. `left_out` finished, but share a deal with one of them.
     """
-    lost = len(given_up) + len(left_out)
-    if lost > usable:
+    lost_count = len(given_up) + len(left_out)
+    if lost_count > usable:
         times = "because of the person" if all(map(is_final, given_up)) and given_up else f"{attempts} times each"
         others = f", and {len(left_out)} others shared their deals" if left_out else ""
         raise PlayError(
-            f"{len(given_up)} of {lost + usable} matches failed {times}{others}, the last time with: "
+            f"{len(given_up)} of {lost_count + usable} matches failed {times}{others}, the last time with: "
             f"{describe_reason(given_up[-1])}"
         )
 

@@ -41,9 +41,9 @@ def plan_iteration(
         return matchmaker.arrange(k, table.game.name, configured, count, policies, rng)
 
     counts = apportion(rule.deals if deals is None else deals, [table.share for table in tables])
-    planned = [(t, s) for t, n in zip(tables, counts, strict=True) for s in seats(t, n)]
-    seeds = _draw_pool_seeds(rule, seed, k, offset + len(planned)) if rule.pool else None
-    return _make_plans(seed, k, planned, rule.group, offset, seeds)
+    seated_tables = [(t, s) for t, n in zip(tables, counts, strict=True) for s in seats(t, n)]
+    seeds = _draw_pool_seeds(rule, seed, k, offset + len(seated_tables)) if rule.pool else None
+    return _make_plans(seed, k, seated_tables, rule.group, offset, seeds)
 
 
 def plan_demonstrations(
@@ -51,8 +51,8 @@ def plan_demonstrations(
 ) -> list[MatchPlan]:
     """Return plans of `count` demonstrations for `learner` over all its tables. Iteration `k` = 0 is the warm start."""
     learned = [table for table in tables if learner in table.holders.values()]
-    counted = zip(learned, apportion(count, [table.share for table in learned]), strict=True)
-    deals = [(t, make_seatings(t, t.holders, policies)) for t, n in counted for _ in range(n)]
+    counts = zip(learned, apportion(count, [table.share for table in learned]), strict=True)
+    deals = [(t, make_seatings(t, t.holders, policies)) for t, n in counts for _ in range(n)]
     return _make_plans(seed, k, deals, stage="imitate", source="demonstration")
 
 
@@ -82,13 +82,13 @@ def _make_plans(
     on the number of earlier occurrences of the seed.
     """
     entropy = (seed, k, number("deals"), *([offset] if offset else []))
-    drawn = np.random.SeedSequence(entropy).generate_state(len(deals), np.uint64).tolist()
-    seeds = drawn if pool is None else pool[offset:]
+    draw_seeds = np.random.SeedSequence(entropy).generate_state(len(deals), np.uint64).tolist()
+    seeds = draw_seeds if pool is None else pool[offset:]
     times, repeats = Counter(pool[:offset] if pool else ()), list[int]()
     for deal_seed in seeds:
         repeats.append(times[deal_seed])
         times[deal_seed] += 1
-    planned = [(t, seats, deal_seed) for (t, seats), deal_seed in zip(deals, seeds, strict=True)]
+    seated_deals = [(t, seats, deal_seed) for (t, seats), deal_seed in zip(deals, seeds, strict=True)]
     numbers = count(offset * group)
     return [
         MatchPlan(
@@ -102,6 +102,6 @@ def _make_plans(
             stage=stage,
             source=source,
         )
-        for i, (t, seats, deal_seed) in enumerate(planned)
+        for i, (t, seats, deal_seed) in enumerate(seated_deals)
         for attempt in range(group)
     ]

@@ -59,7 +59,7 @@ class TableSpec(Spec):
 
     def with_tools(self) -> Self:
         """Return the table with the seats' tools as an option of the game, so that matches and logs include them."""
-        tools = {seat: held.tools for seat, held in self.seats.items() if held.tools}
+        tools = {seat: seat_spec.tools for seat, seat_spec in self.seats.items() if seat_spec.tools}
         if not tools:
             return self
         options = {**self.game.options, SEAT_TOOLS: tools}
@@ -128,12 +128,12 @@ class PlaySpec(Spec):
 
     def part(self, name: str) -> PartConfig | None:
         """Return the rollout part of that name, or None."""
-        return next((chosen for chosen in self.parts if chosen.name == name), None)
+        return next((config for config in self.parts if config.name == name), None)
 
     @property
     def max_matches(self) -> int:
         """Maximum number of matches per iteration with those that parts add."""
-        extra = sum(get_declaration(chosen).extra_matches(**chosen.with_defaults().settings) for chosen in self.parts)
+        extra = sum(get_declaration(config).extra_matches(**config.with_defaults().settings) for config in self.parts)
         return self.matches * (1 + extra)
 
 

@@ -264,13 +264,13 @@ class AheadSource:
             self._tasks[k] = asyncio.create_task(self.source.matches(k))
 
 
-def _add_planned(plans: Iterable[MatchPlan], planned: set[MatchId]) -> None:
-    """Add the plans' identities to `planned`. Raises ConfigError for a duplicate, or for more than `MAX_MATCHES`."""
+def _add_planned(plans: Iterable[MatchPlan], identities: set[MatchId]) -> None:
+    """Add the plans' identities to `identities`. Raises ConfigError for a duplicate, or for more than `MAX_MATCHES`."""
     for plan in plans:
-        if plan.identity in planned:
+        if plan.identity in identities:
             raise ConfigError(f"play.parts: match {plan.id} is planned twice")
-        planned.add(plan.identity)
-    if len(planned) > MAX_MATCHES:
+        identities.add(plan.identity)
+    if len(identities) > MAX_MATCHES:
         raise ConfigError(f"play.parts: more than {MAX_MATCHES:,} matches are planned in one iteration")
 
 

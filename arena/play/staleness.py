@@ -36,9 +36,9 @@ def measure_lags(credited: Sequence[CreditedTrajectory], version: int, max_lag: 
     for item in credited:
         for turn in item.trajectory.turns:
             tokens[version - turn.version] += turn.tokens
-    if wrong := [lag for lag in tokens if not 0 <= lag <= max_lag]:
+    if invalid := [lag for lag in tokens if not 0 <= lag <= max_lag]:
         raise GateError(
-            f"version {version} would learn from replies of version {version - wrong[0]}, "
+            f"version {version} would learn from replies of version {version - invalid[0]}, "
             f"but play.ahead and play.enough allow at most {max_lag} versions before it"
         )
     several = [len({turn.version for turn in item.trajectory.turns}) > 1 for item in credited]
@@ -81,8 +81,8 @@ def _make_requests(
     frame: ChatFrame, roles: Mapping[str, Role], credited: Sequence[CreditedTrajectory], seed: tuple[int, ...]
 ) -> Iterator[Request]:
     """Yield up to `GATE_REPLIES` requests for replies in the first contexts of evenly spaced trajectories."""
-    chosen = credited[:: max(1, len(credited) // GATE_REPLIES)][:GATE_REPLIES]
-    for number, item in enumerate(chosen):
+    sampled = credited[:: max(1, len(credited) // GATE_REPLIES)][:GATE_REPLIES]
+    for number, item in enumerate(sampled):
         contexts, sampling = item.trajectory.contexts(), roles[item.trajectory.role].sampling
         for context in list(contexts.values())[:1]:
             yield Request(

@@ -59,21 +59,21 @@ class StepRunner:
 
     async def _in_thread(self, step: Callable[[], None]) -> None:
         """Run the step in a new thread and wait for it. If cancelled, interrupt the step at its next line of Python."""
-        context, ended = copy_context(), Future[None]()
+        context, end = copy_context(), Future[None]()
         context.run(EXECUTOR.set, self._executor)
         job = Job(lambda: context.run(step))
 
         def run() -> None:
             try:
-                ended.set_result(job.run())
+                end.set_result(job.run())
             except BaseException as error:  # noqa: BLE001 raised in the waiting task
-                ended.set_exception(error)
+                end.set_exception(error)
 
-        ended.set_running_or_notify_cancel()
+        end.set_running_or_notify_cancel()
         thread = threading.Thread(target=run, name="arena-step", daemon=True)
         thread.start()
         try:
-            await asyncio.wrap_future(ended)
+            await asyncio.wrap_future(end)
         except asyncio.CancelledError:
             job.interrupt()
             self._abandoned.append(thread)
@@ -114,8 +114,8 @@ def get_run_step(game: object) -> RunStep | None:
 
 def get_step_runner() -> StepRunner:
     """Return the step runner chosen by `use_step_runner`, or else the default one of the running event loop."""
-    if chosen := _CHOSEN_RUNNER.get():
-        return chosen
+    if runner := _CHOSEN_RUNNER.get():
+        return runner
     loop = asyncio.get_running_loop()
     if loop not in _DEFAULT_RUNNERS:
         _DEFAULT_RUNNERS[loop] = StepRunner()

@@ -92,8 +92,8 @@ class _Round:
 
     async def take(self, k: int, share: float) -> tuple[list[MatchRecord], list[MatchRecord]]:
         """Wait for a `share` of the deals, return their finished and failed matches, and pass on the rest to k + 1."""
-        needed = ceil(share * len(self._ended) - 1e-9)
-        await self._wait_until(lambda: len(self._ended) - len(self._open) >= needed)
+        required = ceil(share * len(self._ended) - 1e-9)
+        await self._wait_until(lambda: len(self._ended) - len(self._open) >= required)
         if not self._open:
             await self.task  # raises PlayError if too many matches failed
         records, failures = self._take_ended()
@@ -150,8 +150,8 @@ class _Round:
             self._ended[deal], self._failed[deal] = [], []
         return records, failures
 
-    async def _wait_until(self, reached: Callable[[], bool]) -> None:
-        while not reached():
+    async def _wait_until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
             if self.task.done():
                 self.task.result()  # raises the error that ended play
             await self._changed.wait()

@@ -19,7 +19,7 @@ class TurnRecorder:
         self.seats, self.on_turn = seats, on_turn
         self.drafts: list[tuple[partial[Turn], dict[str, float]]] = []
         """Each turn so far, without its rewards, and these rewards, which grow until the seat's next turn."""
-        self.reported = 0
+        self.reported_count = 0
         """Number of drafts that were passed to `on_turn`."""
         self.moved: set[str] = set()
         """Seats that have taken a turn."""
@@ -61,9 +61,9 @@ class TurnRecorder:
     def report_turns(self) -> None:
         """Pass new turns to `on_turn`, each with a copy of its rewards so far."""
         if self.on_turn:
-            for draft, rewards in self.drafts[self.reported :]:
+            for draft, rewards in self.drafts[self.reported_count :]:
                 self.on_turn(draft(rewards={**rewards}))
-            self.reported = len(self.drafts)
+            self.reported_count = len(self.drafts)
 
     def add_rewards(self, game: Game, excused: str = "") -> None:
         """Add the rewards of the game's latest step to each seat's latest turn.

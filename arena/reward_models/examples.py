@@ -87,8 +87,8 @@ def check_examples(examples: Examples, objective: Objective) -> Examples:
         raise ConfigError(
             f"reward_model: all {len(examples.train)} labels are {examples.train[0].value:g}: nothing can be learned"
         )
-    if objective == "logistic" and (wrong := [x.value for x in examples.train if x.value not in (0.0, 1.0)]):
-        raise ConfigError(f"reward_model: label {wrong[0]:g}: the logistic loss needs labels 0 and 1")
+    if objective == "logistic" and (invalid := [x.value for x in examples.train if x.value not in (0.0, 1.0)]):
+        raise ConfigError(f"reward_model: label {invalid[0]:g}: the logistic loss needs labels 0 and 1")
     return examples
 
 
@@ -99,8 +99,10 @@ def split_groups(groups: Sequence[Hashable], held_out: float, rng: np.random.Gen
     """
     known = list(dict.fromkeys(groups))
     count = min(max(1, round(held_out * len(known))), len(known) - 1)
-    chosen = {known[i] for i in rng.permutation(len(known))[:count]}
-    return [i for i, g in enumerate(groups) if g not in chosen], [i for i, g in enumerate(groups) if g in chosen]
+    held_out_groups = {known[i] for i in rng.permutation(len(known))[:count]}
+    return [i for i, g in enumerate(groups) if g not in held_out_groups], [
+        i for i, g in enumerate(groups) if g in held_out_groups
+    ]
 
 
 def hash_examples(examples: Sequence[Example]) -> str:
@@ -131,7 +133,7 @@ def _make_pairs(outcomes: Sequence[Outcome], partners: int, margin: float, rng: 
             for position in range(len(order) if 2 * step < len(order) else len(order) // 2):
                 pairs.append((order[position], order[(position + step) % len(order)]))
     return [
-        Example((better.stream, worse.stream), margin * (better.worth - worse.worth))
-        for better, worse in (sorted(pair, key=lambda outcome: -outcome.worth) for pair in pairs)
-        if better.worth != worse.worth and better.stream.ids != worse.stream.ids
+        Example((preferred.stream, rejected.stream), margin * (preferred.worth - rejected.worth))
+        for preferred, rejected in (sorted(pair, key=lambda outcome: -outcome.worth) for pair in pairs)
+        if preferred.worth != rejected.worth and preferred.stream.ids != rejected.stream.ids
     ]

@@ -62,9 +62,9 @@ def read_row_examples(
     left out and counted in a note. Raises ConfigError for a malformed row, with its file and number, and if the rows do
     not fit the objective.
     """
-    rows, wanted = DataSet(path), "pairs" if objective == "bradley_terry" else "labels"
-    if rows.kind != wanted:
-        raise ConfigError(f"{path}: its rows are {rows.kind}, but the loss {objective} learns from {wanted}")
+    rows, kind = DataSet(path), "pairs" if objective == "bradley_terry" else "labels"
+    if rows.kind != kind:
+        raise ConfigError(f"{path}: its rows are {rows.kind}, but the loss {objective} learns from {kind}")
     all_examples, short_rows, prompts = RowExamples(rows, frame, np.arange(len(rows))), list[int](), list[bytes]()
     for number, example in enumerate(all_examples):
         if max(map(len, example.streams)) <= max_tokens:

@@ -75,18 +75,18 @@ class RewardModelTraining(TrainingLoop):
         per_epoch = -(-len(train) // fit.batch)
         epoch, position = divmod(number, per_epoch)
         order = generator(fit.seed, epoch, WEIGHTS).permutation(len(train))
-        chosen = [train[i] for i in order[position * fit.batch : (position + 1) * fit.batch].tolist()]
+        batch = [train[i] for i in order[position * fit.batch : (position + 1) * fit.batch].tolist()]
         scores = []
-        for part in _split_examples(chosen, fit.token_budget):
+        for part in _split_examples(batch, fit.token_budget):
             part_scores = self._model(
                 [append_score_token(s) for example in part for s in example.streams], fit.token_budget
             )
             values = torch.tensor([example.value for example in part], device=part_scores.device)
-            torch.autograd.backward(compute_losses(part_scores, values, fit.objective).sum() / len(chosen))
+            torch.autograd.backward(compute_losses(part_scores, values, fit.objective).sum() / len(batch))
             scores.append(part_scores.detach().cpu().numpy())
         self.optimiser.set_rate(fit.lr * compute_warmup(number, fit.warmup_steps))
         norm = self.optimiser.step(fit.grad_clip)
-        metrics = compute_figures(np.concatenate(scores), [example.value for example in chosen], fit.objective)
+        metrics = compute_figures(np.concatenate(scores), [example.value for example in batch], fit.objective)
         return {name: metrics[name] for name in ("loss", "accuracy", "margin") if name in metrics} | {"grad_norm": norm}
 
     def load(self, folder: Path | None) -> HeadOptimiser:

@@ -39,14 +39,14 @@ class Broadcasts:
         Waits until the engines have answered their current batches. Raises RanksLost if a rank died, and WeightsGone if
         the policy was updated meanwhile.
         """
-        waiting, dead = list(slots), list[tuple[EngineSlot, WorkerDied]]()
+        waiting, failures = list(slots), list[tuple[EngineSlot, WorkerDied]]()
         for slot in waiting:
             slot.incomplete.add(policy)
         for attempt in range(ATTEMPTS):
             failed: list[tuple[EngineSlot, Exception]] = []
             if waiting:
                 failed = await self._attempt(policy, shipment, waiting, attempt == 0)
-            dead += [(slot, error) for slot, error in failed if isinstance(error, WorkerDied)]
+            failures += [(slot, error) for slot, error in failed if isinstance(error, WorkerDied)]
             waiting = [slot for slot, error in failed if not isinstance(error, WorkerDied)]
             for slot, error in failed:
                 if not isinstance(error, TransferFailed | WorkerDied):
@@ -56,8 +56,8 @@ class Broadcasts:
         for slot in waiting:
             if slot.worker:
                 slot.worker.kill()
-            dead.append((slot, WorkerDied(f"{slot.name} got no weights in {ATTEMPTS} broadcasts")))
-        return dead
+            failures.append((slot, WorkerDied(f"{slot.name} got no weights in {ATTEMPTS} broadcasts")))
+        return failures
 
     async def _attempt(
         self, policy: str, shipment: Shipment, slots: list[EngineSlot], may_share: bool

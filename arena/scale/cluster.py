@@ -163,14 +163,14 @@ async def reserve(spec: ScaleSpec, patience: float = 0.0) -> Any:
     return group
 
 
-def _describe_shortage(wanted: Mapping[str, float], present: Mapping[str, float]) -> str:
+def _describe_shortage(requested: Mapping[str, float], present: Mapping[str, float]) -> str:
     """Return an error message about missing resources, with a remedy; "" if the `present` resources suffice."""
-    short = [kind for kind in wanted if wanted[kind] > present.get(kind, 0)]
+    short = [kind for kind in requested if requested[kind] > present.get(kind, 0)]
     if custom := [kind for kind in short if kind not in ("CPU", "GPU")]:
         resources = f"--resources='{{\"{custom[0]}\": 1}}'"
         return f"has no node with the resource {custom[0]!r}: start one there (ray start {resources} …)"
-    had = f"{present.get('CPU', 0):g} processors and {present.get('GPU', 0):g} GPUs"
-    return f"has {had}: ask for fewer, or for less in scale.resources" if short else ""
+    available = f"{present.get('CPU', 0):g} processors and {present.get('GPU', 0):g} GPUs"
+    return f"has {available}: ask for fewer, or for less in scale.resources" if short else ""
 
 
 def check_installed() -> None:
@@ -268,7 +268,7 @@ def _init(**settings: Any) -> None:
         import ray
 
         # log_to_driver does not silence reports of dead actors, which we print ourselves
-        ray._private.worker.print_to_stdstream = lambda *given, **named: None
+        ray._private.worker.print_to_stdstream = lambda *arguments, **options: None
         # Ray's core repeats the exception's message on stderr
         with chdir("/"), stderr_to(Path(os.devnull)):
             ray.init(**settings)
@@ -347,14 +347,14 @@ def check_scale(spec: ScaleSpec, engine: EngineSpec) -> None:
 
 def _check_gpus(spec: ScaleSpec) -> None:
     """Raise ConfigError if this machine has too few GPUs. Processors are not checked, because processes share them."""
-    wanted = sum_resources(list_bundles(spec))
-    if not wanted["GPU"]:
+    requested = sum_resources(list_bundles(spec))
+    if not requested["GPU"]:
         return
     import torch
 
-    if wanted["GPU"] > (available := torch.cuda.device_count()):
+    if requested["GPU"] > (available := torch.cuda.device_count()):
         raise ConfigError(
-            f"scale: {describe_processes(spec)} take {describe_resources(wanted)}, and this machine has "
+            f"scale: {describe_processes(spec)} take {describe_resources(requested)}, and this machine has "
             f"{available} GPUs: join a cluster with scale.address, ask for "
-            f"{ceil(wanted['GPU'] - available)} fewer, or for shares of one in scale.resources"
+            f"{ceil(requested['GPU'] - available)} fewer, or for shares of one in scale.resources"
         )

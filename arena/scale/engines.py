@@ -75,7 +75,7 @@ class ScaledEngine:
         workers = [slot.worker for slot in self._slots if slot.worker]
         await asyncio.gather(*(_close(worker) for worker in workers))
         for slot in self._slots:
-            slot.ready, slot.is_given_up = False, True
+            slot.is_ready, slot.is_given_up = False, True
 
     def figures(self) -> dict[str, float]:
         """Return the sum of all engines' statistics by name. `seconds` can thus exceed the elapsed time."""
@@ -99,10 +99,10 @@ class ScaledEngine:
     async def _broadcast(self, policy: str, shipment: Shipment) -> None:
         """Broadcast a version of a policy to every ready engine. The others get it when they start."""
         async with AsyncExitStack() as stack:
-            slots = [slot for slot in self._slots if slot.ready]
+            slots = [slot for slot in self._slots if slot.is_ready]
             for slot in slots:
                 await stack.enter_async_context(slot.syncing)
-            due = [slot for slot in slots if slot.ready and slot.served.get(policy) is not shipment]
+            due = [slot for slot in slots if slot.is_ready and slot.served.get(policy) is not shipment]
             for slot, error in await self._broadcasts.send(policy, shipment, due):
                 self._handle_death(slot, error)
 
@@ -134,7 +134,7 @@ class ScaledEngine:
             except WorkerDied as error:
                 self._handle_death(slot, error)
 
-        await asyncio.gather(*(try_work(slot) for slot in self._slots if slot.ready))
+        await asyncio.gather(*(try_work(slot) for slot in self._slots if slot.is_ready))
 
     def forget(self, key: str) -> None:
         """Unassign the match of stream `key` from its engine. Engines drop the stream's caches in their next batch."""
@@ -142,7 +142,7 @@ class ScaledEngine:
         if slot:
             slot.matches -= 1
         for slot in self._slots:
-            slot.forgotten.append(key)
+            slot.dropped_keys.append(key)
 
     # -- requests ----------------------------------------------------------------------------------------
 
@@ -165,8 +165,8 @@ class ScaledEngine:
         slot = self._matches.get(match)
         if slot is None:
             choices = [slot for slot in self._slots if not slot.is_given_up]
-            candidates = [slot for slot in choices if slot.ready and slot.served.keys() >= self._published.keys()]
-            candidates = candidates or [slot for slot in choices if slot.ready] or choices
+            candidates = [slot for slot in choices if slot.is_ready and slot.served.keys() >= self._published.keys()]
+            candidates = candidates or [slot for slot in choices if slot.is_ready] or choices
             if not candidates:
                 pending[1].set_exception(self._no_engine_error())
                 return
@@ -181,7 +181,7 @@ class ScaledEngine:
             asyncio.get_running_loop().call_soon(self._send_when_quiet, slot, len(slot.waiting), 2)
 
     def _send_when_quiet(self, slot: EngineSlot, count: int, rounds: int) -> None:
-        if count != len(slot.waiting) or slot.busy or not slot.ready:
+        if count != len(slot.waiting) or slot.busy or not slot.is_ready:
             return  # it is scheduled again by the next request, the end of a batch, or the engine's start
         if rounds:
             asyncio.get_running_loop().call_soon(self._send_when_quiet, slot, count, rounds - 1)
@@ -195,11 +195,11 @@ class ScaledEngine:
             self._start_task(self._send(slot, pending))
 
     async def _send(self, slot: EngineSlot, pending: list[PendingRequest]) -> None:
-        forgotten, slot.forgotten = slot.forgotten, []
+        dropped_keys, slot.dropped_keys = slot.dropped_keys, []
         requests = [request for request, _ in pending]
         answers: Sequence[Any]
         try:
-            answers = await slot.ask_results("generate", requests, forgotten, label=f"{len(pending)} replies")
+            answers = await slot.ask_results("generate", requests, dropped_keys, label=f"{len(pending)} replies")
         except WorkerDied as error:
             self._handle_death(slot, error)
             answers = [EngineDied(str(error)) for _ in pending]
@@ -256,9 +256,9 @@ class ScaledEngine:
 
     def _handle_death(self, slot: EngineSlot, error: WorkerDied) -> None:
         """Move a dead engine's matches to the others and start its replacement, unless that has been done already."""
-        if not slot.ready or (slot.worker and slot.worker.alive):
+        if not slot.is_ready or (slot.worker and slot.worker.alive):
             return  # another call has handled it
-        slot.ready = False
+        slot.is_ready = False
         self._start_task(self._replace(slot, str(error)))
         self._move(slot)
 
@@ -269,24 +269,24 @@ class ScaledEngine:
         for pending in waiting:
             self._enqueue(pending)
 
-    async def _replace(self, slot: EngineSlot, why: str) -> None:
+    async def _replace(self, slot: EngineSlot, reason: str) -> None:
         while slot.restarts < RESTARTS:
             slot.restarts += 1
-            self._cluster.watchdog.note(f"{why}: restarting it ({slot.restarts} of {RESTARTS} restarts)")
+            self._cluster.watchdog.note(f"{reason}: restarting it ({slot.restarts} of {RESTARTS} restarts)")
             try:
                 await slot.start(self._published)
             except RanksLost as error:  # the run will restart with other ranks
                 self._ranks_lost, slot.is_given_up = error, True
                 break
             except Exception as error:  # noqa: BLE001 the other engines continue
-                why = str(error) if isinstance(error, WorkerDied) else f"{slot.name}: {first_line(error)}"
+                reason = str(error) if isinstance(error, WorkerDied) else f"{slot.name}: {first_line(error)}"
                 if slot.worker:
                     slot.worker.kill()
                 continue
             break
         else:
             slot.is_given_up = True
-            self._cluster.watchdog.note(f"{why}: given up after {RESTARTS} restarts; the other engines continue")
+            self._cluster.watchdog.note(f"{reason}: given up after {RESTARTS} restarts; the other engines continue")
         self._changed.set()
         if slot.is_given_up:
             self._move(slot)

@@ -195,13 +195,13 @@ class EngineHost:
         if incomplete := sorted(policies & self._incomplete):
             raise EngineError(f"scale: the weights of policy '{incomplete[0]}' are of two versions")
 
-    async def generate(self, requests: Sequence[Request], forgotten: Sequence[str]) -> Answer:
-        """Drop the `forgotten` streams' caches and run the requests concurrently.
+    async def generate(self, requests: Sequence[Request], dropped_keys: Sequence[str]) -> Answer:
+        """Drop the caches of the streams `dropped_keys` and run the requests concurrently.
 
         Returns a completion or exception for each request, in order, and the engine's statistics.
         """
         self._require_intact({request.policy for request in requests})
-        for key in forgotten:
+        for key in dropped_keys:
             self._engine.forget(key)
         each = (self._engine.generate([request]) for request in requests)
         answers = await asyncio.gather(*each, return_exceptions=True)

@@ -53,7 +53,7 @@ class TrainerSpec(NamedTuple):
 
 
 class PolicyDescription(NamedTuple):
-    """Description of a policy on the ranks: everything but the values of its weights."""
+    """Description of a policy on the ranks, without the values of its weights."""
 
     costs: Costs
     weights: Layout

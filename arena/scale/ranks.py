@@ -132,9 +132,9 @@ class Ranks:
         for error in errors.values():
             if not _is_collective_error(error):
                 return error
-        silent = [str(rank) for rank in range(len(self)) if rank not in errors]
-        if silent:
-            ranks = f"rank {' and '.join(silent)} of {len(self)}"
+        unanswered = [str(rank) for rank in range(len(self)) if rank not in errors]
+        if unanswered:
+            ranks = f"rank {' and '.join(unanswered)} of {len(self)}"
             return RanksLost(f"{label}: {ranks} did not answer for {self.timeout:g} s")
         rank, error = next(iter(errors.items()))
         return RanksLost(f"{label}: rank {rank} of {len(self)} lost the others ({first_line(error)})")
@@ -168,9 +168,9 @@ class Ranks:
         for actor in self.actors:
             with suppress(Exception):  # the actor or Ray may be gone
                 ray.kill(actor)
-        here = ray.get_runtime_context().get_node_id() if ray.is_initialized() else None
+        own_node = ray.get_runtime_context().get_node_id() if ray.is_initialized() else None
         for location in self.locations:
-            if location.node == here and _is_rank(location.pid):  # a suspended process does not react to Ray
+            if location.node == own_node and _is_rank(location.pid):  # a suspended process does not react to Ray
                 with suppress(ProcessLookupError):
                     os.kill(location.pid, signal.SIGKILL)
 
@@ -190,8 +190,8 @@ async def _await_call(call: Any) -> Any:
 
 def _errors(answers: Sequence[asyncio.Future[Any]]) -> dict[int, BaseException]:
     """Return the exceptions of failed calls, by rank. Pending and successful calls are left out."""
-    ended = {rank: answer.exception() for rank, answer in enumerate(answers) if answer.done()}
-    return {rank: error for rank, error in ended.items() if error is not None}
+    errors = {rank: answer.exception() for rank, answer in enumerate(answers) if answer.done()}
+    return {rank: error for rank, error in errors.items() if error is not None}
 
 
 def _is_collective_error(error: BaseException) -> bool:

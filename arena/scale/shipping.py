@@ -72,12 +72,16 @@ class FolderSender:
         if node == ray.get_runtime_context().get_node_id():
             return path
         async with self._locks[asyncio.get_running_loop(), node]:
-            sent = await self._send(node, path)
+            new_path = await self._send(node, path)
             if not is_adapter(path):
-                return sent
+                return new_path
             base_folder = await asyncio.to_thread(resolve_base, path)
             base = await self._send(node, base_folder)
-            return sent if (sent, base) == (path, base_folder) else await run_on_node(node, rebase_adapter, sent, base)
+            return (
+                new_path
+                if (new_path, base) == (path, base_folder)
+                else await run_on_node(node, rebase_adapter, new_path, base)
+            )
 
     async def _send(self, node: str, path: Path) -> Path:
         folder = await asyncio.to_thread(describe_folder, path)

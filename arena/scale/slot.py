@@ -42,7 +42,7 @@ class EngineSlot:
     send: Callable[[str, Path], Awaitable[Path]]
     """(node, folder of the driver) -> path of the folder on that node, which is sent there if missing."""
     worker: Worker | None = None
-    ready: bool = False
+    is_ready: bool = False
     """True if requests may be sent."""
     is_given_up: bool = False
     """True if the engine will not be replaced any more."""
@@ -56,7 +56,7 @@ class EngineSlot:
     """Set after each batch."""
     waiting: list[PendingRequest] = field(default_factory=list)
     """Requests that have not been sent."""
-    forgotten: list[str] = field(default_factory=list)
+    dropped_keys: list[str] = field(default_factory=list)
     """Keys of streams to drop with the next batch."""
     served: dict[str, Shipment] = field(default_factory=dict)
     """Published versions that the process serves, by policy."""
@@ -65,9 +65,9 @@ class EngineSlot:
     syncing: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while published weights are sent."""
     location: Location | None = None
-    _before: Counter[str] = field(default_factory=Counter)
+    _earlier: Counter[str] = field(default_factory=Counter)
     """Statistics of earlier processes."""
-    _now: Mapping[str, float] = field(default_factory=dict)
+    _current: Mapping[str, float] = field(default_factory=dict)
     """Statistics of the current process."""
 
     @property
@@ -80,14 +80,14 @@ class EngineSlot:
 
         Raises WorkerDied or the engine's own error.
         """
-        self._before, self._now = Counter(self.figures()), {}
+        self._earlier, self._current = Counter(self.figures()), {}
         self.served, self.incomplete, self.syncing = {}, set(), asyncio.Lock()
         self.worker = worker = self.make(self)
         await worker.await_start()
         await worker.call("open", label="its start")
         self.location = await worker.call("locate", label="its start")
         await self.sync(published)
-        self.ready = True
+        self.is_ready = True
 
     async def sync(self, published: Mapping[str, Shipment]) -> None:
         """Send the process all published versions that it lacks, and retire policies that are no longer published.
@@ -123,7 +123,7 @@ class EngineSlot:
 
     def serves(self, policy: str) -> bool:
         """Return True if requests for the policy may be sent now."""
-        return self.ready and policy in self.served and policy not in self.incomplete
+        return self.is_ready and policy in self.served and policy not in self.incomplete
 
     async def wait_idle(self) -> None:
         """Wait until the engine has answered the batch that it computes."""
@@ -139,7 +139,7 @@ class EngineSlot:
 
     async def ask_results(self, method: str, *arguments: Any, label: str) -> list[Any]:
         """Call a method that returns (results, statistics), store the statistics, and return the results."""
-        answer, self._now = await self.ask(method, *arguments, label=label)
+        answer, self._current = await self.ask(method, *arguments, label=label)
         return list(answer)
 
     async def ask(self, method: str, *arguments: Any, label: str = "") -> Any:
@@ -153,4 +153,4 @@ class EngineSlot:
 
     def figures(self) -> dict[str, float]:
         """Return the engine's statistics by name, summed over its successive processes."""
-        return dict(self._before + Counter(self._now))
+        return dict(self._earlier + Counter(self._current))

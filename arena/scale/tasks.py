@@ -45,8 +45,8 @@ class RayCalls:
             try:
                 return self._ray.get(trial)  # type: ignore[no-any-return]
             except self._ray.exceptions.RayError as error:
-                why = first_line(error)
-        raise ConfigError(f"scale.tasks: the workers of {TRIALS} first tasks died ({why}): see Ray's logs there")
+                reason = first_line(error)
+        raise ConfigError(f"scale.tasks: the workers of {TRIALS} first tasks died ({reason}): see Ray's logs there")
 
     def __call__(self, work: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Run `work` with these arguments as a task, wait for its end, and return its result or raise its exception.

@@ -56,8 +56,8 @@ class ScaledTrainer:
         """Plan supervised learning on the samples, split across all ranks."""
         return self._planner.plan_imitation(samples, spec, rng, len(self._ranks))
 
-    async def update(self, plan: Plan, stepped: Callable[[], None] = lambda: None) -> dict[str, float]:
-        """Run a plan on all ranks and return the metrics. Calls `stepped` once per step, after the last one."""
+    async def update(self, plan: Plan, on_step: Callable[[], None] = lambda: None) -> dict[str, float]:
+        """Run a plan on all ranks and return the metrics. Calls `on_step` once per step, after the last one."""
         import ray
 
         self._changes += 1
@@ -67,7 +67,7 @@ class ScaledTrainer:
         metrics: dict[str, float] = answers[0][0]
         self._state = answers[0][1]
         for _ in plan.steps:
-            stepped()
+            on_step()
         return metrics
 
     async def score(self, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[StreamScores]:
@@ -77,8 +77,8 @@ class ScaledTrainer:
         scores_by_stream: dict[int, StreamScores] = {}
         for scores in await self._ranks.ask_each(f"policy '{self.name}', scoring", "score", arguments):
             scores_by_stream |= scores
-        nothing = StreamScores(np.zeros(0, np.float32), np.zeros(0, np.float32))
-        return [scores_by_stream.get(i, nothing) for i in range(len(streams))]
+        empty = StreamScores(np.zeros(0, np.float32), np.zeros(0, np.float32))
+        return [scores_by_stream.get(i, empty) for i in range(len(streams))]
 
     async def save(self) -> RankTensors:
         """Return the optimiser's moments by name. Each is fetched from the ranks when read."""

@@ -16,12 +16,12 @@ PINGS = 4
 
 
 class WatchedProcess:
-    """A watched process with its unanswered calls. `gone` is called if a ping fails because the process has ended."""
+    """Watched process with its unanswered calls. `on_exit` is called if a ping fails because the process has ended."""
 
     def __init__(
-        self, name: str, ping: Callable[[], Awaitable[Any]], kill: Callable[[], None], gone: Callable[[], None]
+        self, name: str, ping: Callable[[], Awaitable[Any]], kill: Callable[[], None], on_exit: Callable[[], None]
     ) -> None:
-        self.name, self.ping, self.kill, self.gone = name, ping, kill, gone
+        self.name, self.ping, self.kill, self.on_exit = name, ping, kill, on_exit
         self.task: asyncio.Task[None] | None = None
         self._numbers = count()
         self._calls: dict[int, tuple[str, float]] = {}
@@ -38,8 +38,8 @@ class WatchedProcess:
 
     def oldest_call(self) -> tuple[str, float]:
         """Return the label and age in seconds of the oldest unanswered call; "" and 0 if there is none."""
-        label, since = min(self._calls.values(), key=lambda call: call[1], default=("", monotonic()))
-        return label, monotonic() - since
+        label, start = min(self._calls.values(), key=lambda call: call[1], default=("", monotonic()))
+        return label, monotonic() - start
 
     def stop(self) -> None:
         """Stop watching the process, without killing it."""
@@ -60,50 +60,50 @@ class Watchdog:
         name: str,
         ping: Callable[[], Awaitable[Any]],
         kill: Callable[[], None],
-        gone: Callable[[], None] = lambda: None,
+        on_exit: Callable[[], None] = lambda: None,
     ) -> WatchedProcess:
         """Start pinging a process in a task, and return the handle in which its calls are registered.
 
-        A hung process is reported and killed with `kill`, so that its unanswered calls fail. `gone` is called if a ping
-        raises.
+        A hung process is reported and killed with `kill`, so that its unanswered calls fail. `on_exit` is called if a
+        ping raises.
         """
-        watched = WatchedProcess(name, ping, kill, gone)
-        watched.task = asyncio.get_running_loop().create_task(self._follow(watched))
-        self._all.add(watched)
-        watched.task.add_done_callback(lambda _: self._all.discard(watched))
-        return watched
+        process = WatchedProcess(name, ping, kill, on_exit)
+        process.task = asyncio.get_running_loop().create_task(self._follow(process))
+        self._all.add(process)
+        process.task.add_done_callback(lambda _: self._all.discard(process))
+        return process
 
     async def close(self) -> None:
         """Stop watching all processes, without killing them."""
-        tasks = [watched.task for watched in self._all if watched.task]
+        tasks = [process.task for process in self._all if process.task]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _follow(self, watched: WatchedProcess) -> None:
+    async def _follow(self, process: WatchedProcess) -> None:
         warned = False
         while True:
             await asyncio.sleep(self.patience / PINGS)
             try:
                 async with asyncio.timeout(self.patience):
-                    await watched.ping()
+                    await process.ping()
             except TimeoutError:
-                self._kill(watched, f"did not answer a ping for {self.patience:g} s")
+                self._kill(process, f"did not answer a ping for {self.patience:g} s")
                 return
             except Exception:  # noqa: BLE001 the process is gone
-                watched.gone()
+                process.on_exit()
                 return
-            label, waited = watched.oldest_call()
-            if waited >= self.deadline:
-                self._kill(watched, f"did not answer a call for {waited:.0f} s (scale.deadline)")
+            label, seconds = process.oldest_call()
+            if seconds >= self.deadline:
+                self._kill(process, f"did not answer a call for {seconds:.0f} s (scale.deadline)")
                 return
-            if waited >= self.deadline / 2 and not warned:
-                self.note(f"{watched.name} is still in {label} after {waited:.0f} s; the limit is {self.deadline:g} s")
-            warned = waited >= self.deadline / 2
+            if seconds >= self.deadline / 2 and not warned:
+                self.note(f"{process.name} is still in {label} after {seconds:.0f} s; the limit is {self.deadline:g} s")
+            warned = seconds >= self.deadline / 2
 
-    def _kill(self, watched: WatchedProcess, why: str) -> None:
-        label, waited = watched.oldest_call()
-        activity = f", in {label} for {waited:.0f} s" if label else ""
-        self.note(f"{watched.name} {why}{activity}: killing it")
+    def _kill(self, process: WatchedProcess, reason: str) -> None:
+        label, seconds = process.oldest_call()
+        activity = f", in {label} for {seconds:.0f} s" if label else ""
+        self.note(f"{process.name} {reason}{activity}: killing it")
         with suppress(Exception):
-            watched.kill()
+            process.kill()

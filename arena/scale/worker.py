@@ -20,9 +20,9 @@ class WorkerDied(Exception):
 class Worker:
     """Handle of a Ray actor's process. The actor must have a method `ping` that returns its node and process id."""
 
-    def __init__(self, name: str, actor: Any, watchdog: Watchdog, lost: Callable[[WorkerDied], None]) -> None:
-        """Wrap an actor. `lost` is called with an error if the watchdog finds the process dead or kills it."""
-        self.name, self.actor, self._watchdog, self._lost = name, actor, watchdog, lost
+    def __init__(self, name: str, actor: Any, watchdog: Watchdog, on_death: Callable[[WorkerDied], None]) -> None:
+        """Wrap an actor. `on_death` is called with an error if the watchdog finds the process dead or kills it."""
+        self.name, self.actor, self._watchdog, self._on_death = name, actor, watchdog, on_death
         self.alive = True
         self._watched: WatchedProcess | None = None
         self._handle: int | None = None
@@ -65,9 +65,9 @@ class Worker:
 
     def _handle_exit(self) -> None:
         if self.alive and self._watched:
-            doing, _ = self._watched.oldest_call()
+            label, _ = self._watched.oldest_call()
             self.kill()
-            self._lost(WorkerDied(f"{self.name} died in {doing}" if doing else f"{self.name} died"))
+            self._on_death(WorkerDied(f"{self.name} died in {label}" if label else f"{self.name} died"))
 
     def kill(self) -> None:
         """Kill the process at once, even if it is stopped, and stop watching it. All its waiting calls fail."""

@@ -117,8 +117,8 @@ class Service:
         return self._check_key(http) or JSONResponse(self._model_entry(name))
 
     async def _refuse_route(self, http: HttpRequest) -> Response:
-        refused = RequestError(f"no such route: {http.method} {http.url.path}", 404)
-        return self._check_key(http) or _respond_to_refusal(refused)
+        error = RequestError(f"no such route: {http.method} {http.url.path}", 404)
+        return self._check_key(http) or _respond_to_refusal(error)
 
     async def _complete_chat(self, http: HttpRequest) -> Response:
         try:
@@ -163,13 +163,13 @@ class Service:
         replies = [_Reply() for _ in requests]
         for index in range(len(replies)):
             yield event(index, {"role": "assistant", "content": ""})
-        sent = [0] * len(replies)
+        sent_lengths = [0] * len(replies)
         try:
             async for index in self._sample(request, requests, replies, http):
                 reply = replies[index]
-                if len(reply.text) > sent[index]:
-                    yield event(index, {"content": reply.text[sent[index] :]})
-                    sent[index] = len(reply.text)
+                if len(reply.text) > sent_lengths[index]:
+                    yield event(index, {"content": reply.text[sent_lengths[index] :]})
+                    sent_lengths[index] = len(reply.text)
                 if reply.finish:
                     yield event(index, {}, reply.finish, **_parse_reply(role, reply.text))
         except Exception as error:  # noqa: BLE001 the status has been sent already

@@ -36,11 +36,11 @@ def distil(
     another tokenizer, write a data set and use `sft`. Raises ConfigError for settings of the other mode.
     """
     optional = {"teacher": teacher, "policy": policy, "estimate": estimate, "log": log, "best": best}
-    used = ("log", "best") if mode == "sequence" else ("teacher", "policy", "estimate")
-    if unused := [name for name, value in optional.items() if value is not None and name not in used]:
-        raise ConfigError(f"mode {mode} does not use `{unused[0]}`: it has {', '.join(used)}")
-    if optional[used[0]] is None:
-        raise ConfigError(f"mode {mode} needs `{used[0]}`")
+    mode_settings = ("log", "best") if mode == "sequence" else ("teacher", "policy", "estimate")
+    if unused := [name for name, value in optional.items() if value is not None and name not in mode_settings]:
+        raise ConfigError(f"mode {mode} does not use `{unused[0]}`: it has {', '.join(mode_settings)}")
+    if optional[mode_settings[0]] is None:
+        raise ConfigError(f"mode {mode} needs `{mode_settings[0]}`")
     if log is not None:
         return offline(context, log=log, iterations=iterations, method="filtered_bc", best=best or 0.25)
     trained = [name for name, spec in read_policies(context).items() if spec.get("train", True)]

@@ -43,18 +43,18 @@ def credit_to_table(rows: Sequence[Mapping[str, Any]]) -> Any:
 def _find_used_fields(rows: Sequence[Mapping[str, Any]]) -> set[str]:
     """Return the dotted names of the optional fields that at least one row has, such as `turns.source`."""
     turns = [*chain.from_iterable(row["turns"] for row in rows)]
-    used = {name for name in DEFAULTS if "." not in name and any(name in row for row in rows)}
+    used_fields = {name for name in DEFAULTS if "." not in name and any(name in row for row in rows)}
     if any("instruction" in seating for row in rows for seating in row["seats"].values()):
-        used.add("seats.instruction")
+        used_fields.add("seats.instruction")
     if any("source" in turn for turn in turns):
-        used.add("turns.source")
+        used_fields.add("turns.source")
     if any("images" in message for turn in turns for message in turn["messages"]):
-        used.add("turns.messages.images")
+        used_fields.add("turns.messages.images")
     if any("entropy" in stream for row in rows for streams in row["streams"].values() for stream in streams):
-        used.add("streams.entropy")
+        used_fields.add("streams.entropy")
     if any("media" in stream for row in rows for streams in row["streams"].values() for stream in streams):
-        used.add("streams.media")
-    return used
+        used_fields.add("streams.media")
+    return used_fields
 
 
 def _flatten(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -160,14 +160,14 @@ def complete_table(table: Any, schema: Any, columns: Collection[str]) -> Any:
 
     Optional fields that the table lacks are filled with their default.
     """
-    wanted = pa.schema(list(select_fields(schema, columns)))
+    target = pa.schema(list(select_fields(schema, columns)))
     arrays = [
         _complete_column(table[field.name], field, field.name)
         if field.name in table.column_names
         else _default_column(field, field.name, len(table))
-        for field in wanted
+        for field in target
     ]
-    return pa.Table.from_arrays(arrays, schema=wanted) if arrays else table.select([])
+    return pa.Table.from_arrays(arrays, schema=target) if arrays else table.select([])
 
 
 def _complete_column(array: Any, field: Any, path: str) -> Any:

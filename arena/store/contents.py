@@ -42,10 +42,10 @@ def check_files(run: Path, checkpoint: Checkpoint) -> Fingerprints:
     Of an append-only file, only the listed number of bytes is compared. Raises StoreError if the list is missing or
     invalid, or for the first listed file that is missing or differs.
     """
-    found = _read(checkpoint.folder / CONTENTS)
-    for name, expected in found.items():
+    contents = _read(checkpoint.folder / CONTENTS)
+    for name, expected in contents.items():
         _check_file(run, name, expected, checkpoint.iteration)
-    return found
+    return contents
 
 
 def check_newest(run: Path, note: Callable[[str], None] = lambda why: None) -> None:
@@ -86,15 +86,15 @@ def _read(path: Path) -> Fingerprints:
     with explain_errors(path, "reading"):
         text = read_plain(path)
     try:
-        found = json.loads(text)
+        contents = json.loads(text)
         is_valid = all(
-            isinstance(found[name]["size"], int) and found[name].keys() == {"sha256", "size"} for name in found
+            isinstance(contents[name]["size"], int) and contents[name].keys() == {"sha256", "size"} for name in contents
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         is_valid = False
-    if not is_valid or not isinstance(found, dict):
+    if not is_valid or not isinstance(contents, dict):
         raise StoreError(f"{path} is not a list of contents: restore it from a copy")
-    return found
+    return contents
 
 
 def _check_file(run: Path, name: str, expected: Mapping[str, Any], iteration: int) -> None:
@@ -105,9 +105,9 @@ def _check_file(run: Path, name: str, expected: Mapping[str, Any], iteration: in
         raise StoreError(f"{path} is missing, and {advice}")
     with explain_errors(path, "reading"), open_plain(path) as file:
         if name in APPEND_ONLY:
-            written = file.read(expected["size"])
-            found = {"sha256": hashlib.sha256(written).hexdigest(), "size": len(written)}
+            content = file.read(expected["size"])
+            actual = {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}
         else:
-            found = fingerprint(path)
-    if found != expected:
+            actual = fingerprint(path)
+    if actual != expected:
         raise StoreError(f"{path} is not as it was written, and {advice}")

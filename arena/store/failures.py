@@ -33,7 +33,7 @@ class SeatedPolicy(BaseModel):
 
 
 class FailedMatch(BaseModel):
-    """Entry of the failure log: one failed attempt at a match, with its reason and how to reproduce it."""
+    """Entry of the failure log: one failed attempt at a match, its reason, and code that reproduces it."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -145,8 +145,8 @@ def read_failures(run: Path) -> tuple[list[FailedMatch], dict[int, int]]:
     for number, row in enumerate(_read_rows(path), start=1):
         try:
             if "more" in row:
-                counted = _FurtherFailures.model_validate(row)
-                more[counted.iteration] += counted.more
+                further = _FurtherFailures.model_validate(row)
+                more[further.iteration] += further.more
             else:
                 failed.append(FailedMatch.model_validate(row))
         except ValidationError:

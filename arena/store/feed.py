@@ -34,7 +34,7 @@ class FeedWriter:
     def __init__(self, run: Path) -> None:
         self.path = run / FEED
         self._lines: dict[str, list[bytes]] = {}
-        self._size = self._written = 0
+        self._size = self._written_bytes = 0
         self._file = -1
         self.close()  # removes the file of a killed process
 
@@ -59,17 +59,17 @@ class FeedWriter:
         for match in over:
             self._drop(match, new)
         data = b"".join(new)
-        if self._file < 0 or self._written + len(data) > MAX_BYTES:
+        if self._file < 0 or self._written_bytes + len(data) > MAX_BYTES:
             self._rewrite()
         else:
             write_all(self._file, data)
-            self._written += len(data)
+            self._written_bytes += len(data)
 
     def close(self) -> None:
         """Close and delete the file, and forget all matches. Later writes start a new file."""
         if self._file >= 0:
             os.close(self._file)
-        self._file, self._size, self._written, self._lines = -1, 0, 0, {}
+        self._file, self._size, self._written_bytes, self._lines = -1, 0, 0, {}
         self.path.unlink(missing_ok=True)
 
     def _drop(self, match: str, new: list[bytes]) -> None:
@@ -94,7 +94,7 @@ class FeedWriter:
             raise
         if self._file >= 0:
             os.close(self._file)
-        self._file, self._written = file, len(data)
+        self._file, self._written_bytes = file, len(data)
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -183,21 +183,21 @@ class FeedReader:
     def __init__(self, run: Path) -> None:
         self.path = run / FEED
         self.matches: dict[str, LiveMatch] = {}
-        self._name, self._read = b"", 0
+        self._name, self._offset = b"", 0
 
     def refresh(self) -> None:
         """Read new lines into `matches`. Starts over if the file was replaced; clears `matches` if the file is gone."""
         with suppress(OSError), self._open() as file:
             name = file.readline(64)
             if name != self._name:
-                self.matches, self._name, self._read = {}, name, len(name)
-            file.seek(self._read)
+                self.matches, self._name, self._offset = {}, name, len(name)
+            file.seek(self._offset)
             *lines, _torn = file.read(2 * MAX_BYTES).split(b"\n")
             for line in lines:
                 self._read_line(line)
-                self._read += len(line) + 1
+                self._offset += len(line) + 1
             return
-        self.matches, self._name, self._read = {}, b"", 0
+        self.matches, self._name, self._offset = {}, b"", 0
 
     def row(self, id: str) -> dict[str, Any] | None:
         """Return a match in progress as a row of the log, with its turns so far, status `playing` and no payoffs.
@@ -231,7 +231,7 @@ class FeedReader:
             self.matches[line.match] = LiveMatch(line.head)  # a known match starts over
         playing = self.matches.get(line.match)
         if playing and line.turn and line.turn.index == len(playing.turn_spans):
-            playing.turn_spans.append((self._read, len(text)))
+            playing.turn_spans.append((self._offset, len(text)))
             playing.seat = line.turn.seat
             playing.last_speech = (line.turn.public or line.turn.action or line.turn.raw)[:MAX_SPEECH]
         if playing and line.over:

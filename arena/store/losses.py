@@ -25,8 +25,8 @@ def find_incomplete_deals(attempts: Iterable[tuple[Deal, str, str]]) -> set[Deal
 
 def select_complete(rows: Sequence[Row]) -> list[Row]:
     """Return the finished matches among one iteration's rows, without those of incomplete deals."""
-    lost = find_incomplete_deals(((row["game"], row["seed"]), row["id"], row["status"]) for row in rows)
-    return [row for row in rows if row["status"] == "finished" and (row["game"], row["seed"]) not in lost]
+    incomplete = find_incomplete_deals(((row["game"], row["seed"]), row["id"], row["status"]) for row in rows)
+    return [row for row in rows if row["status"] == "finished" and (row["game"], row["seed"]) not in incomplete]
 
 
 def summarise_failures(rows: Iterable[Mapping[str, Any]]) -> str:
@@ -46,7 +46,7 @@ def summarise_failures(rows: Iterable[Mapping[str, Any]]) -> str:
     share = (
         f"{100 * total['failed'] / (total['matches'] + total['left_out'] + total['failed']):.2g} % of attempts failed"
     )
-    lost = f"{total['given_up']} matches given up, " if total["given_up"] else ""
-    lost += f"{total['left_out']} more of their deals left out, " if total["left_out"] else ""
-    why = "".join(f": {cause}" for cause, _ in causes.most_common(1))
-    return f"{lost}{share}{why}; see --failures"
+    losses = f"{total['given_up']} matches given up, " if total["given_up"] else ""
+    losses += f"{total['left_out']} more of their deals left out, " if total["left_out"] else ""
+    cause_text = "".join(f": {cause}" for cause, _ in causes.most_common(1))
+    return f"{losses}{share}{cause_text}; see --failures"

@@ -24,11 +24,11 @@ CONTROL_COLOURS = {"shuffled": "tab:orange", "outcome only": "tab:green", "zero"
 def assign_colours(arms: Iterable[str]) -> dict[str, str]:
     """Return a matplotlib colour for each arm's label. Call it once per figure, so that all panels agree."""
     unused = itertools.cycle(ARM_COLOURS)  # colours repeat after nine arms
-    chosen: dict[str, str] = {}
+    colours: dict[str, str] = {}
     for arm in arms:
         fixed = next((colour for word, colour in CONTROL_COLOURS.items() if word in arm), None)
-        chosen[arm] = fixed if fixed and fixed not in chosen.values() else next(unused)
-    return chosen
+        colours[arm] = fixed if fixed and fixed not in colours.values() else next(unused)
+    return colours
 
 
 def draw_seeds(axis: Axes, x: Sequence[float], curves: Sequence[Sequence[float]], label: str, colour: str) -> None:

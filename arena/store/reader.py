@@ -115,8 +115,8 @@ class LogReader:
 
         Raises LogError for a damaged log.
         """
-        wanted = [name for name in MATCHES.names if streams or name != "streams"]
-        rows = table_to_matches(self._read_table(iteration, wanted, sparse=True, ids=ids))
+        columns = [name for name in MATCHES.names if streams or name != "streams"]
+        rows = table_to_matches(self._read_table(iteration, columns, sparse=True, ids=ids))
         return sorted(rows, key=lambda row: str(row["id"]))
 
     def table(self, iteration: int, columns: Collection[str], ids: Collection[str] | None = None) -> Any:
@@ -158,8 +158,8 @@ class LogReader:
             table = self._read_sealed(iteration, columns, sparse, ids)
         if table is not None:
             return table
-        wanted = rows if ids is None else [row for row in rows if row.get("id") in ids]
-        return self._read_open(iteration, wanted, columns, sparse)
+        selected = rows if ids is None else [row for row in rows if row.get("id") in ids]
+        return self._read_open(iteration, selected, columns, sparse)
 
     def _read_open(self, iteration: int, rows: Sequence[dict[str, Any]], columns: Collection[str], sparse: bool) -> Any:
         """Return columns of JSON-lines rows as an Arrow table. Raises LogError if a row does not fit the schema."""
@@ -241,8 +241,8 @@ class RunReader(FolderReader):
 
     def table(self, columns: Collection[str]) -> Any:
         """Return columns of all matches, by names such as `turns.seat`, as an Arrow table by iteration and match id."""
-        none = complete_table(MATCHES.empty_table(), MATCHES, columns)
-        return pa.concat_tables([none, *(self.log.table(iteration, columns) for iteration in self.iterations())])
+        empty = complete_table(MATCHES.empty_table(), MATCHES, columns)
+        return pa.concat_tables([empty, *(self.log.table(iteration, columns) for iteration in self.iterations())])
 
     def match(self, id: str) -> dict[str, Any]:
         """Return the row of the match `id`. Raises StoreError, with the nearest id, if there is none."""
@@ -257,8 +257,8 @@ class RunReader(FolderReader):
 
     def credit_table(self) -> Any:
         """Return match, turn, seat, reward and advantage of all turns as an Arrow table, ordered by iteration."""
-        none = CREDIT.empty_table().select([*CreditRow._fields])
-        return pa.concat_tables([none, *map(self.log.credit_table, self.iterations())])
+        empty = CREDIT.empty_table().select([*CreditRow._fields])
+        return pa.concat_tables([empty, *map(self.log.credit_table, self.iterations())])
 
     def metrics(self) -> list[dict[str, Any]]:
         """Return the run's metrics, one row per iteration, oldest first. Raises LogError for a damaged line."""

@@ -143,8 +143,8 @@ class RunFolder:
             )
         for damage in damaged:
             note(f"{damage}; resuming from iteration {done}")
-        if not damaged and (lost := [k for k in self.log.sealed_iterations() if k > done]):
-            note(f"no checkpoint has iteration {lost[0]}, which was played: resuming from iteration {done}")
+        if not damaged and (unlogged := [k for k in self.log.sealed_iterations() if k > done]):
+            note(f"no checkpoint has iteration {unlogged[0]}, which was played: resuming from iteration {done}")
         return newest
 
     def prune(self, count: int) -> list[int]:

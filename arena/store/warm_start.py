@@ -74,8 +74,8 @@ def discard(run: Path) -> None:
         remove(run / FOLDER)
 
 
-def _read(run: Path, read: Callable[[Path, str], dict[str, Any]]) -> ImitationProgress:
-    body = read(run / FOLDER, "imitation")
+def _read(run: Path, read_manifest: Callable[[Path, str], dict[str, Any]]) -> ImitationProgress:
+    body = read_manifest(run / FOLDER, "imitation")
     try:
         return ImitationProgress.model_validate(body)
     except ValidationError:

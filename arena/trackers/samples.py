@@ -35,8 +35,8 @@ def draw_samples(log: LogReader, iteration: int, seed: int) -> list[SampleMatch]
     """Draw up to `SAMPLES` finished matches of an iteration at random. The same seed draws the same matches."""
     table = log.table(iteration, ["id", "status"])
     ids = table.filter(pc.equal(table["status"], "finished"))["id"].to_pylist()
-    drawn = generator(seed, iteration, "samples").permutation(len(ids))[:SAMPLES].tolist()
-    rows = log.read(iteration, streams=False, ids=[ids[position] for position in drawn]) if drawn else []
+    positions = generator(seed, iteration, "samples").permutation(len(ids))[:SAMPLES].tolist()
+    rows = log.read(iteration, streams=False, ids=[ids[position] for position in positions]) if positions else []
     return [to_sample(row) for row in rows]
 
 

@@ -55,7 +55,7 @@ class TrackerThread:
         self.name, self.reader, self.seed = name, RunReader(run), seed
         self.state = make_folder(run / "trackers") / f"{name}.json"
         require_regular_file(self.state)
-        self.id, self.sent = self._load_state()
+        self.id, self.last_sent = self._load_state()
         self.error: BaseException | None = None
         self._tracker: Tracker | None = None
         self._committed, self._is_closing, self._wake = 0, False, threading.Event()
@@ -98,14 +98,14 @@ class TrackerThread:
 
     def _send_committed(self) -> None:
         committed = self._committed
-        if self.sent >= committed:
+        if self.last_sent >= committed:
             return
         for row in self.reader.metrics():
-            if self.sent < row["iteration"] <= committed:
+            if self.last_sent < row["iteration"] <= committed:
                 self._send(row)
 
     def _send(self, row: Mapping[str, Any]) -> None:
-        iteration, before = row["iteration"], self.sent
+        iteration, before = row["iteration"], self.last_sent
         if self._tracker is None:
             self._tracker = open_tracker(self.name, self.reader, self.id)
         samples = draw_samples(self.reader.log, iteration, self.seed)
@@ -125,7 +125,7 @@ class TrackerThread:
             return digest({"run": str(self.reader.path), "began": self.reader.environment()})[:16], 0
 
     def _save_state(self, iteration: int) -> None:
-        self.sent = iteration
+        self.last_sent = iteration
         write_atomic(self.state, json.dumps({"id": self.id, "iteration": iteration}) + "\n")
 
 

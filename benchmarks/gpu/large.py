@@ -63,7 +63,7 @@ def measure_large(sheet: Sheet, size: Size, device: torch.device, name: str) -> 
     samples, rows = [make_sample(lesson) for lesson in lessons], size.batch_sizes[-1]
     engine = InProcessEngine(precision, max_batch=rows)
     del model, lessons
-    played, learned = _time_play(engine, weights, size), []
+    play_seconds, learned = _time_play(engine, weights, size), []
     for _ in range(1 + size.rounds):
         wait(engine.release("p"))
         reset_peak_memory()
@@ -72,7 +72,7 @@ def measure_large(sheet: Sheet, size: Size, device: torch.device, name: str) -> 
     rate, play_rate = count * length / median(learned[1:]), rows * size.decoded_tokens / played_again
     estimate = _estimate_memory(settings, name, precision, device, AdapterSpec().rank if has_adapter else None)
     sheet.note("streams", {"learned": [count, length], "played": [rows, size.context, size.decoded_tokens]})
-    sheet.note("figures", {"learn_seconds": learned, "play_seconds": [played, played_again], "memory_gb": memory})
+    sheet.note("figures", {"learn_seconds": learned, "play_seconds": [play_seconds, played_again], "memory_gb": memory})
     sheet.note("estimate_gb", estimate)
     method = f"an adapter of rank {AdapterSpec().rank}" if has_adapter else "all weights, bf16-true"
     speeds = f"learns {rate:,.0f} tok/s, {rows} in flight write {play_rate:,.0f} tok/s"

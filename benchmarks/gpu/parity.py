@@ -44,9 +44,12 @@ def check_agreement(sheet: Sheet, size: Size, device: torch.device) -> None:
 def _check_model(sheet: Sheet, label: str, precision: str, model: Any, size: Size, device: torch.device) -> None:
     bf16 = precision == "bf16"
     streams, temperatures = play_conversations(model, bf16, size.streams, size.reply_tokens)
-    here = _score(model, bf16, streams, temperatures)
+    device_scores = _score(model, bf16, streams, temperatures)
     _claim(
-        sheet, f"{label}: engine = scorer (the gate)", precision, _compute_differences(_select_sampled(streams), here)
+        sheet,
+        f"{label}: engine = scorer (the gate)",
+        precision,
+        _compute_differences(_select_sampled(streams), device_scores),
     )
 
     def check_trainer() -> None:
@@ -56,8 +59,8 @@ def _check_model(sheet: Sheet, label: str, precision: str, model: Any, size: Siz
         sheet.claim(f"{label}: engine = PolicyTrainer", f"mean {gap:.2g}", gap <= TOLERANCE[precision])
 
     def check_cpu() -> None:
-        there = _score(copy.deepcopy(model).cpu(), bf16, streams, temperatures)
-        _claim(sheet, f"{label}: this device = CPU", precision, _compute_differences(there, here))
+        cpu_scores = _score(copy.deepcopy(model).cpu(), bf16, streams, temperatures)
+        _claim(sheet, f"{label}: this device = CPU", precision, _compute_differences(cpu_scores, device_scores))
 
     sheet.attempt(f"{label}: engine = PolicyTrainer", check_trainer)
     if device.type == "cpu":

@@ -218,9 +218,9 @@ def _measure_kernel_seconds(work: Callable[[], Any]) -> float:
     """Return the seconds during which at least one kernel or copy runs on the device."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
         time_call(work)
-    ran = (e.time_range for e in profiler.events() if e.device_type == torch.profiler.DeviceType.CUDA)
+    ranges = (e.time_range for e in profiler.events() if e.device_type == torch.profiler.DeviceType.CUDA)
     total, until = 0.0, float("-inf")
-    for start, end in sorted((span.start, span.end) for span in ran):
+    for start, end in sorted((span.start, span.end) for span in ranges):
         total += max(0.0, end - max(start, until))
         until = max(until, end)
     return total / 1e6

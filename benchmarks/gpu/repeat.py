@@ -137,10 +137,10 @@ def _check_reset(sheet: Sheet, size: Size, device: torch.device) -> None:
     models = [build_model("nano", device)[0] for _ in range(2)]
     lessons = make_lessons(models[0], False, size.streams, 64)
     with _use_deterministic():
-        used, fresh = (ArenaLearner(model, False, 0.0, BUDGET) for model in models)
-        used.update(lessons)
-        used.trainer.optimiser.moments.reset()
-        for learner in (used, fresh):
+        trained, fresh = (ArenaLearner(model, False, 0.0, BUDGET) for model in models)
+        trained.update(lessons)
+        trained.trainer.optimiser.moments.reset()
+        for learner in (trained, fresh):
             learner.rng = np.random.default_rng(0)
             learner.trainer.rule = learner.trainer.rule.model_copy(update={"lr": LR})
             learner.update(lessons)

@@ -23,11 +23,11 @@ Reads = Literal["words", "prompt"]
 """State of a turn: words of all messages and own replies so far, or only the policy's prompt."""
 
 
-def create_critic(chosen: PartConfig | None, estimator: PartConfig, **context: Any) -> Critic | None:
+def create_critic(config: PartConfig | None, estimator: PartConfig, **context: Any) -> Critic | None:
     """Create the chosen critic with the estimator's discounts; `context` are the other fields of its context."""
-    if chosen is None:
+    if config is None:
         return None
-    critic: Critic = chosen(CriticContext(discounts=read_discounts(estimator), **context))
+    critic: Critic = config(CriticContext(discounts=read_discounts(estimator), **context))
     return critic
 
 

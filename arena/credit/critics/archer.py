@@ -54,9 +54,9 @@ class TurnBuffer:
 
     def add(self, newest: TurnBuffer, size: int) -> None:
         """Append the turns of `newest` and drop the oldest rows beyond `size`, but none of `newest`."""
-        cut = max(0, min(len(self), len(self) + len(newest) - size))
+        dropped = max(0, min(len(self), len(self) + len(newest) - size))
         for name in ("states", "replies", "rewards", "last"):
-            setattr(self, name, torch.cat([getattr(self, name)[cut:], getattr(newest, name)]))
+            setattr(self, name, torch.cat([getattr(self, name)[dropped:], getattr(newest, name)]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,15 +158,15 @@ class Archer:
         (folder / "archer.json").write_text(json.dumps({"fits": self.fit_count}))
 
     def load(self, folder: Path) -> None:
-        """Restore everything that `save` wrote to the folder."""
+        """Restore the state that `save` wrote to the folder."""
         self.optimiser.load(folder / _NETWORKS)
         self.buffer = TurnBuffer(**load_file(folder / _BUFFER))
         self.fit_count = json.loads((folder / "archer.json").read_text())["fits"]
 
     def _compute_features(self, trajectories: Sequence[Trajectory]) -> tuple[torch.Tensor, torch.Tensor]:
         size = self.settings.features
-        read = hash_prompts if self.settings.reads == "prompt" else hash_states
-        states, replies = read(trajectories, size, _GRAMS), hash_replies(trajectories, size, _GRAMS)
+        hash_inputs = hash_prompts if self.settings.reads == "prompt" else hash_states
+        states, replies = hash_inputs(trajectories, size, _GRAMS), hash_replies(trajectories, size, _GRAMS)
         return torch.from_numpy(states).float(), torch.from_numpy(replies).float()
 
     def _make_buffer(self, credited: Sequence[CreditedTrajectory]) -> TurnBuffer:

@@ -39,17 +39,17 @@ def shuffled(
     estimate, groups = of(batch, rewards), batch.groups(by)
     if not isinstance(estimate, TokenAdvantages):
         return np.asarray(estimate[batch.permute_within(np.arange(len(groups)), groups)])
-    spoken = np.flatnonzero(batch.turn_tokens > 0)
+    turns_with_tokens = np.flatnonzero(batch.turn_tokens > 0)
     source = np.arange(len(groups))
-    source[spoken] = batch.permute_within(spoken, groups[spoken])
+    source[turns_with_tokens] = batch.permute_within(turns_with_tokens, groups[turns_with_tokens])
     order = np.argsort(batch.token_turns, kind="stable")  # in turn order, unlike streams
     starts = np.cumsum(batch.turn_tokens) - batch.turn_tokens
     turns = batch.token_turns[order]
     place = np.arange(len(order)) - starts[turns]
-    drawn = source[turns]
+    source_turns = source[turns]
     values = np.empty(len(order))
     values[order] = estimate.values[order][
-        starts[drawn] + place * batch.turn_tokens[drawn] // np.maximum(batch.turn_tokens[turns], 1)
+        starts[source_turns] + place * batch.turn_tokens[source_turns] // np.maximum(batch.turn_tokens[turns], 1)
     ]
     return TokenAdvantages(values)
 
@@ -72,10 +72,10 @@ def regrouped(
     groups, trajectories = batch.trajectory_groups(within), list(batch.trajectories)
     labels = [name for name in what if name != "situation"]
     if labels:
-        drawn = batch.permute_within(np.arange(len(trajectories)), groups)
+        permutation = batch.permute_within(np.arange(len(trajectories)), groups)
         trajectories = [
             replace(trajectory, **{name: getattr(batch.trajectories[i], name) for name in labels})
-            for trajectory, i in zip(trajectories, drawn.tolist(), strict=True)
+            for trajectory, i in zip(trajectories, permutation.tolist(), strict=True)
         ]
     if "situation" in what:
         situations = batch.number_labels(get_situations(batch))[

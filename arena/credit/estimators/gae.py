@@ -99,8 +99,8 @@ def compute_turn_returns(batch: TurnBatch, rewards: Floats, discounts: Discounts
 def compute_token_returns(batch: TurnBatch, rewards: Floats, discounts: Discounts) -> Floats:
     """Return each sampled token's return, [N]: its turn's return, discounted by the tokens left in the turn."""
     turns = batch.token_turns
-    left = np.cumsum(batch.turn_tokens)[turns] - 1 - np.arange(len(turns))
-    return np.asarray(discounts.token**left * compute_turn_returns(batch, rewards, discounts)[turns])
+    remaining = np.cumsum(batch.turn_tokens)[turns] - 1 - np.arange(len(turns))
+    return np.asarray(discounts.token**remaining * compute_turn_returns(batch, rewards, discounts)[turns])
 
 
 def _mark_ends(labels: Ints) -> Bools:

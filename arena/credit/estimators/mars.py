@@ -50,14 +50,14 @@ def mars_released(batch: TurnBatch, rewards: Floats, *, by: list[TrajectoryKey] 
     `reward_postprocess_agentic` and `compute_advantage`.
     """
     policies, players = batch.groups(["policy"]), batch.groups(["policy", *by])
-    placed = np.where(batch.turn_tokens > 0, 1.0, 0.0)  # a turn without a token has no place for its reward
+    token_mask = np.where(batch.turn_tokens > 0, 1.0, 0.0)  # a turn without a token has no place for its reward
     tokens = batch.turn_tokens.astype(np.float64)
     unbiased = np.maximum(batch.sum_by(tokens, policies) - 1.0, 1.0)
-    centred = placed * (rewards - batch.mean_by(rewards, batch.groups(["policy", "game", *by]), placed))
+    centred = token_mask * (rewards - batch.mean_by(rewards, batch.groups(["policy", "game", *by]), token_mask))
     values = batch.returns(_divide_by_deviation(centred, batch.sum_by(centred**2, policies) / unbiased))
-    values -= _average_distinct(values, players, (placed > 0) & batch.counted_mask[batch.owner])
+    values -= _average_distinct(values, players, (token_mask > 0) & batch.counted_mask[batch.owner])
     gaps = values - batch.mean_by(values, policies, tokens)
-    return placed * _divide_by_deviation(gaps, batch.sum_by(tokens * gaps**2, policies) / unbiased)
+    return token_mask * _divide_by_deviation(gaps, batch.sum_by(tokens * gaps**2, policies) / unbiased)
 
 
 def _divide_by_deviation(values: Floats, variance: Floats) -> Floats:

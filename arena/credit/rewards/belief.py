@@ -131,7 +131,7 @@ def belief(
     process reward model of VLA-RL (Lu et al. 2025), which asks at each step whether a part of the task is completed,
     and pays the answer itself. Zero if the policy's belief does not depend on what it reads.
     """
-    believed = batch.measure(f"belief.{pays}")
-    gains, rows = np.zeros(len(believed)), np.flatnonzero(~batch.last)
-    gains[rows] = believed[rows + 1] - believed[rows]
+    beliefs = batch.measure(f"belief.{pays}")
+    gains, rows = np.zeros(len(beliefs)), np.flatnonzero(~batch.last)
+    gains[rows] = beliefs[rows + 1] - beliefs[rows]
     return {pays: gains}

@@ -68,7 +68,7 @@ class Judge:
         self._budget = Budget(calls, tokens, state.get("budget", {}))
         self._cache: dict[str, Verdict | None] = {key: json.loads(text) for key, text in state.get("cache", {}).items()}
         self._alarm = RewardHackingAlarm(window, mode == "score", state.get("trend", {}))
-        self._reported = self._budget.state()
+        self._reported_budget = self._budget.state()
         """The budget's counters at the last report."""
         self._new_keys: set[str] = set()
         """Keys of the verdicts requested since the last report."""
@@ -80,17 +80,17 @@ class Judge:
 
     async def measure(self, k: int, trajectories: Sequence[Trajectory]) -> list[NDArray[np.float32]]:
         """Return each trajectory's rewards by turn: the judge's value on the last turn, or the fallback."""
-        judged = [trajectory for trajectory in trajectories if trajectory.seat in self._rubric.seats]
-        texts = [self._show_match(trajectory) for trajectory in judged]
+        judged_trajectories = [trajectory for trajectory in trajectories if trajectory.seat in self._rubric.seats]
+        texts = [self._show_match(trajectory) for trajectory in judged_trajectories]
         counts = _VerdictCounts()
         by_mode = {"score": self._judge_scores, "pairwise": self._judge_pairs, "groupwise": self._judge_groups}
-        values = await by_mode[self._mode](judged, texts, counts)
+        values = await by_mode[self._mode](judged_trajectories, texts, counts)
         known = [value for value in values if value is not None]
         fallback = {"zero": 0.0, "mean": float(np.mean(known)) if known else 0.0, "drop": np.nan}[self._fallback]
         self._figures[k] = counts.compute_figures(self._new_keys) | compare_with_payoffs(
-            judged, values, by_deal=self._mode != "score"
+            judged_trajectories, values, by_deal=self._mode != "score"
         )
-        self._figures[k] |= {"fallback": 1.0 - len(known) / len(judged)} if judged else {}
+        self._figures[k] |= {"fallback": 1.0 - len(known) / len(judged_trajectories)} if judged_trajectories else {}
         rewards, remaining = [np.zeros(len(trajectory.turns), np.float32) for trajectory in trajectories], iter(values)
         for trajectory, reward in zip(trajectories, rewards, strict=True):
             if trajectory.seat in self._rubric.seats:
@@ -102,14 +102,14 @@ class Judge:
         """Return the iteration's figures, and warn the user if the reward rises while the payoff falls."""
         figures = self._figures.pop(k, {})
         self._figures = {j: later for j, later in self._figures.items() if j > k}
-        spent = self._budget.state()
-        figures |= {name: float(spent[name] - self._reported[name]) for name in spent}
+        budget = self._budget.state()
+        figures |= {name: float(budget[name] - self._reported_budget[name]) for name in budget}
         figures |= {f"unanswered_{failure}": float(count) for failure, count in sorted(self._unanswered.items())}
         if self._unanswered["budget"]:
             self._warn_once(k, "its budget is spent")
         if figures.get("unreadable") == 1.0:
             self._warn_once(k, "no answer is readable: is max_tokens too low, or the model too weak?")
-        self._reported, self._new_keys, self._unanswered = spent, set(), Counter()
+        self._reported_budget, self._new_keys, self._unanswered = budget, set(), Counter()
         if warning := self._alarm.add(figures.get("value"), figures.get("payoff"), figures.get("agreement")):
             self._context.note(f"iteration {k}: judge of {self._rubric.pays}: {warning}")
         return figures | {"alarm": float(self._alarm.is_raised)}
@@ -129,27 +129,29 @@ class Judge:
     # -- values by mode ------------------------------------------------------------------------------------------
 
     async def _judge_scores(
-        self, judged: Sequence[Trajectory], texts: Sequence[str | None], counts: "_VerdictCounts"
+        self, trajectories: Sequence[Trajectory], texts: Sequence[str | None], counts: "_VerdictCounts"
     ) -> "_Values":
         rubric = self._rubric
-        read = partial(read_scores, names=[criterion.name for criterion in rubric.criteria], scale=rubric.scale)
+        read_reply = partial(read_scores, names=[criterion.name for criterion in rubric.criteria], scale=rubric.scale)
         questions = [
-            None if text is None else (make_score_question(rubric, trajectory.seat, text), read)
-            for trajectory, text in zip(judged, texts, strict=True)
+            None if text is None else (make_score_question(rubric, trajectory.seat, text), read_reply)
+            for trajectory, text in zip(trajectories, texts, strict=True)
         ]
         verdicts = await self._get_verdicts(questions, counts)
         return [None if verdict is None else rubric.scale_scores(verdict) for verdict in verdicts]
 
     async def _judge_pairs(
-        self, judged: Sequence[Trajectory], texts: Sequence[str | None], counts: "_VerdictCounts"
+        self, trajectories: Sequence[Trajectory], texts: Sequence[str | None], counts: "_VerdictCounts"
     ) -> "_Values":
         """Return each match's mean result against other matches of its group. Each pair is judged in both orders."""
-        pairs = [pair for group in _group_by_deal(judged, texts) for pair in _pair_neighbours(group, self._rounds)]
+        pairs = [
+            pair for group in _group_by_deal(trajectories, texts) for pair in _pair_neighbours(group, self._rounds)
+        ]
         pair_texts = [(texts[i] or "", texts[j] or "") for i, j in pairs]
         questions = [
             None
             if one == other
-            else (make_pair_question(self._rubric, judged[i].seat, *order), _read_pair)  # equal texts tie
+            else (make_pair_question(self._rubric, trajectories[i].seat, *order), _read_pair)  # equal texts tie
             for (i, _), (one, other) in zip(pairs, pair_texts, strict=True)
             for order in ((one, other), (other, one))
         ]
@@ -163,26 +165,29 @@ class Judge:
             if result is not None:
                 results[i].append(result)
                 results[j].append(1 - result)
-        return [float(np.mean(results[i])) if results[i] else None for i in range(len(judged))]
+        return [float(np.mean(results[i])) if results[i] else None for i in range(len(trajectories))]
 
     async def _judge_groups(
-        self, judged: Sequence[Trajectory], texts: Sequence[str | None], counts: "_VerdictCounts"
+        self, trajectories: Sequence[Trajectory], texts: Sequence[str | None], counts: "_VerdictCounts"
     ) -> "_Values":
         """Return each match's value by its rank among at most `most` different matches of its group."""
         chunks = [
             group[start : start + self._max_group]
-            for group in _group_by_deal(judged, texts)
+            for group in _group_by_deal(trajectories, texts)
             for start in range(0, len(group), self._max_group)
         ]
         # sorted by hash, which players cannot influence
         text_lists = [sorted({texts[i] or "" for i in chunk}, key=_digest) for chunk in chunks]
         questions = [
-            (make_ranking_question(self._rubric, judged[chunk[0]].seat, items), partial(read_ranking, count=len(items)))
+            (
+                make_ranking_question(self._rubric, trajectories[chunk[0]].seat, items),
+                partial(read_ranking, count=len(items)),
+            )
             if len(items) > 1
             else None
             for chunk, items in zip(chunks, text_lists, strict=True)
         ]
-        values: list[float | None] = [None] * len(judged)
+        values: list[float | None] = [None] * len(trajectories)
         verdicts = await self._get_verdicts(questions, counts)
         for chunk, items, verdict in zip(chunks, text_lists, verdicts, strict=True):
             if verdict and (bias := measure_position_bias(verdict)) is not None:
@@ -272,17 +277,17 @@ class _VerdictCounts:
         `position_bias`, the mean preference for the first position, and pairs `consistent`, the share of pairs whose
         orders agree.
         """
-        needed = len(self.keys)
-        figures = {"unreadable": self.unreadable / needed, "unanswered": self.unanswered / needed} if needed else {}
-        figures |= {"cached": 1.0 - len(new_keys & {*self.keys}) / needed} if needed else {}
+        total = len(self.keys)
+        figures = {"unreadable": self.unreadable / total, "unanswered": self.unanswered / total} if total else {}
+        figures |= {"cached": 1.0 - len(new_keys & {*self.keys}) / total} if total else {}
         figures |= {"position_bias": float(np.mean(self.position_biases))} if self.position_biases else {}
         return figures | ({"consistent": float(np.mean(self.consistent))} if self.consistent else {})
 
 
-def _group_by_deal(judged: Sequence[Trajectory], texts: Sequence[str | None]) -> list[list[int]]:
+def _group_by_deal(trajectories: Sequence[Trajectory], texts: Sequence[str | None]) -> list[list[int]]:
     """Group the indices of the trajectories with a text by deal and seat."""
     groups: dict[tuple[str, int, str], list[int]] = {}
-    for i, (trajectory, text) in enumerate(zip(judged, texts, strict=True)):
+    for i, (trajectory, text) in enumerate(zip(trajectories, texts, strict=True)):
         if text is not None:
             groups.setdefault((trajectory.game, trajectory.seed, trajectory.seat), []).append(i)
     return [*groups.values()]

@@ -28,10 +28,10 @@ def tool_bonus(
     reward is positive. The n-th pays min(cap, n · bonus) - min(cap, (n-1) · bonus). Source: SPEAR (Qin et al. 2025),
     where the weight is (1 + cos(π t / 200)) / 2; here t counts iterations.
     """
-    used = match_turns(batch, pattern, "raw") if part is None else get_column(batch, rewards, part) > 0
-    before, _ = sum_earlier(batch, used.astype(np.float64), batch.owner)
-    paid = np.minimum(cap, bonus * (before + used)) - np.minimum(cap, bonus * before)
-    return {"tool_bonus": weight(batch.clock) * paid}
+    uses_tool = match_turns(batch, pattern, "raw") if part is None else get_column(batch, rewards, part) > 0
+    before, _ = sum_earlier(batch, uses_tool.astype(np.float64), batch.owner)
+    bonuses = np.minimum(cap, bonus * (before + uses_tool)) - np.minimum(cap, bonus * before)
+    return {"tool_bonus": weight(batch.clock) * bonuses}
 
 
 def tool_success(
@@ -48,12 +48,12 @@ def tool_success(
     on any line of an answer. A last turn earns nothing, because its result is never observed. Source: ARTIST (Singh et
     al. 2025), which adds such a reward for tools to those for answer and format; its weights are not public.
     """
-    wrong = Pattern(failed, lines=True)
-    paid = np.zeros(len(batch.owner))
+    error_pattern = Pattern(failed, lines=True)
+    bonuses = np.zeros(len(batch.owner))
     for row in np.flatnonzero(~batch.last):
         answers = [message.text for message in batch.turns[row + 1].messages if message.sender == sender]
-        paid[row] = bonus if answers and not any(answer in wrong for answer in answers) else 0.0
-    return {"tool_success": paid}
+        bonuses[row] = bonus if answers and not any(answer in error_pattern for answer in answers) else 0.0
+    return {"tool_success": bonuses}
 
 
 def graded_failure(
@@ -74,10 +74,10 @@ def graded_failure(
     2025) as verl has it, min(-0.6, -1 + 0.1 (messages - 2) / 2), where a call and its result are two messages.
     """
     calls = batch.totals(match_turns(batch, pattern, "raw").astype(np.float64))
-    graded = np.where(
+    grades = np.where(
         batch.totals(get_column(batch, rewards, part)) >= 1.0, right, np.minimum(most, wrong + call * calls)
     )
-    return {part: put_on_last_turn(batch, graded)}
+    return {part: put_on_last_turn(batch, grades)}
 
 
 def pivotal(
@@ -89,10 +89,10 @@ def pivotal(
     Adds the reward `pivotal`, and sets the rewards `part` and `goal` to 0. Source: EPO (explicit policy optimisation,
     ACL 2025), where a large model marks the turns and goals go up to 10; `epo_weighted` makes returns of it.
     """
-    marked = (get_column(batch, rewards, part) > 0).astype(np.float64)
+    pivotal_turns = (get_column(batch, rewards, part) > 0).astype(np.float64)
     share = batch.totals(get_column(batch, rewards, goal)) / full
-    nothing = np.zeros(len(marked))
-    return {part: nothing, goal: nothing, "pivotal": np.where(batch.last, share[batch.owner], marked)}
+    zeros = np.zeros(len(pivotal_turns))
+    return {part: zeros, goal: zeros, "pivotal": np.where(batch.last, share[batch.owner], pivotal_turns)}
 
 
 @needs("old", "reference")

@@ -47,13 +47,13 @@ def gate(
     rewards >= 0. It removes penalties as well, which rewards failing, so leave penalties out of `parts`. Every gated
     reward is zero in a trajectory that fails.
     """
-    passed = np.ones(len(batch.lengths), bool)
+    is_open = np.ones(len(batch.lengths), bool)
     gated = {}
     for part, threshold in on.items():
         values = get_column(batch, rewards, part)
-        gated[part] = values * passed[batch.owner]
-        passed = passed & (batch.totals(values) > threshold)
-    return gated | {part: get_column(batch, rewards, part) * passed[batch.owner] for part in parts}
+        gated[part] = values * is_open[batch.owner]
+        is_open = is_open & (batch.totals(values) > threshold)
+    return gated | {part: get_column(batch, rewards, part) * is_open[batch.owner] for part in parts}
 
 
 def dense(
@@ -67,9 +67,9 @@ def dense(
     `maximum` belongs to the instance, and the outcome itself is not paid: set its weight to 0 for that.
     """
     steps = get_column(batch, rewards, part)
-    won = batch.totals(get_column(batch, rewards, outcome)) > 0
-    reached = batch.totals((steps > 0).astype(np.float64))
-    return {part: steps / np.maximum(1.0, np.where(won, reached, maximum))[batch.owner]}
+    has_won = batch.totals(get_column(batch, rewards, outcome)) > 0
+    reached_count = batch.totals((steps > 0).astype(np.float64))
+    return {part: steps / np.maximum(1.0, np.where(has_won, reached_count, maximum))[batch.owner]}
 
 
 def outcome_only(batch: TurnBatch, rewards: Columns, *, parts: list[Part] | None = None) -> dict[str, Floats]:
@@ -77,8 +77,8 @@ def outcome_only(batch: TurnBatch, rewards: Columns, *, parts: list[Part] | None
 
     `parts` are the moved rewards, null for all. Weights and totals are unchanged.
     """
-    moved = list(rewards) if parts is None else parts
-    return {part: put_on_last_turn(batch, batch.totals(get_column(batch, rewards, part))) for part in moved}
+    names = list(rewards) if parts is None else parts
+    return {part: put_on_last_turn(batch, batch.totals(get_column(batch, rewards, part))) for part in names}
 
 
 def shuffle(

@@ -61,9 +61,9 @@ def _check_distinct(key: str, values: Sequence[str]) -> None:
     """Raise ConfigError for a value that occurs twice, even if it is written differently (1e-4, 0.0001)."""
     known = set[Hashable]()
     for value in values:
-        if (read := _hashable(set_layer(f"{key}={value}").data)) in known:
+        if (parsed := _hashable(set_layer(f"{key}={value}").data)) in known:
             raise ConfigError(f"--set {key}: {value} is given twice")
-        known.add(read)
+        known.add(parsed)
 
 
 def _hashable(value: Any) -> Hashable:
@@ -133,26 +133,26 @@ def make_sweep(
     """
     recipe = compose_recipe([base])
     composed = {name: compose_recipe([base, *map(set_layer, point.settings)]) for name, point in points.items()}
-    known, judged = recipe.study, find_last_experiment(recipe)
-    tried = [setting for point in points.values() for setting in point.settings]
-    same = known is not None and figure in ("", known.figure)
+    known, last_experiment = recipe.study, find_last_experiment(recipe)
+    settings = [setting for point in points.values() for setting in point.settings]
+    has_study_figure = known is not None and figure in ("", known.figure)
     spec: dict[str, Any] = {
         "replicates": known.replicates if known else "nothing",
         "claim": "none: settings are tried out",
         "published": "nothing",
-        "family": known.family if known else next((table.game.name for table in judged.all_tables()), "data"),
+        "family": known.family if known else next((table.game.name for table in last_experiment.all_tables()), "data"),
         "minutes": known.minutes if known else None,
         "figure": figure or (known.figure if known else "mean_payoff"),
-        "last": known.last if known else max(1, judged.iterations // 4),
+        "last": known.last if known else max(1, last_experiment.iterations // 4),
         "arm": BASE,
         "arms": {name: [*_list_arm_settings(known, point), *point.settings] for name, point in points.items()},
-        "each": without_overridden(known.each, tried) if known else [],
+        "each": without_overridden(known.each, settings) if known else [],
         "warm": _list_warm(known, points, composed),
     }
-    less = lowest or bool(same and known and known.verdict.less_is_better)
-    rule = RuleSpec(better_than=[], less_is_better=less)
-    usual = known.first_tuning_seed(seeds) if known else TUNING
-    first = usual if first_seed is None else first_seed
+    less_is_better = lowest or bool(has_study_figure and known and known.verdict.less_is_better)
+    rule = RuleSpec(better_than=[], less_is_better=less_is_better)
+    default_seed = known.first_tuning_seed(seeds) if known else TUNING
+    first = default_seed if first_seed is None else first_seed
     _check_unjudged(known, range(first, first + seeds))
     study = StudySpec(**spec, verdict=rule, first_seed=first)
     return _mark_uneven(with_study(recipe, study))
@@ -163,11 +163,11 @@ def _list_warm(known: StudySpec | None, points: Mapping[str, Point], composed: M
 
     Returns [] if a swept key affects imitation, and for pipelines.
     """
-    tried: dict[str, set[str]] = {}
+    values_by_key: dict[str, set[str]] = {}
     for point in points.values():
         for key, _, value in (setting.partition("=") for setting in point.settings):
-            tried.setdefault(key, set()).add(value)
-    if any(len(values) > 1 and not key.startswith(AFTER_IMITATION) for key, values in tried.items()):
+            values_by_key.setdefault(key, set()).add(value)
+    if any(len(values) > 1 and not key.startswith(AFTER_IMITATION) for key, values in values_by_key.items()):
         return []
     warm = ("", *((known.arm, *known.warm) if known else ()))
     return [
@@ -194,8 +194,8 @@ def _list_arm_settings(known: StudySpec | None, point: Point) -> list[str]:
 
 def _check_unjudged(known: StudySpec | None, seeds: range) -> None:
     """Raise ConfigError if the sweep would use seeds on which the recipe's study is judged."""
-    judged = known.select_test_seeds(known.seeds) if known and known.seeds else range(0)
-    if both := range(max(seeds[0], judged.start), min(seeds[-1] + 1, judged.stop)):
+    test_seeds = known.select_test_seeds(known.seeds) if known and known.seeds else range(0)
+    if both := range(max(seeds[0], test_seeds.start), min(seeds[-1] + 1, test_seeds.stop)):
         raise ConfigError(f"--first-seed: the recipe's study judges seed {both[0]}: choose another")
 
 

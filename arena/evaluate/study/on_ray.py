@@ -36,9 +36,9 @@ def join_cluster(address: str, folder: Path) -> Iterator[tuple[Begin, int]]:
 
     Raises ConfigError if a node has another version of Arena or does not see the study's folder.
     """
-    with ExitStack() as joined:
+    with ExitStack() as stack:
         try:
-            joined.enter_context(connect(address, 0))
+            stack.enter_context(connect(address, 0))
         except ConfigError as error:
             raise ConfigError(str(error).replace("scale.address", "--on-ray")) from None
         yield Task, _count_processors(address, folder.absolute())
@@ -70,12 +70,12 @@ class Task:
         try:
             return int(self._ray.get(self._task))
         except self._ray.exceptions.RayError as error:
-            why = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+            reason = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
         if self._asked_to_end or self._restarts == RESTARTS:
-            self._note(f"lost its Ray task ({why})")
+            self._note(f"lost its Ray task ({reason})")
             return 1
         self._restarts += 1
-        self._note(f"lost its Ray task ({why}); resuming")
+        self._note(f"lost its Ray task ({reason}); resuming")
         self._task = None
         return None
 
@@ -157,26 +157,30 @@ def _count_processors(address: str, folder: Path) -> int:
     nodes = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
     if not nodes:
         raise ConfigError(f"--on-ray: the cluster at {address} has no node with a processor: add one")
-    asked = {
+    addresses = {
         ask.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)).remote(
             str(existing)
         ): node["NodeManagerAddress"]
         for node in nodes
     }
-    answered, silent = ray.wait(list(asked), num_returns=len(asked), timeout=PATIENCE)
-    if silent:
-        raise ConfigError(f"--on-ray: node {asked[silent[0]]} does not answer in {PATIENCE:g} s: remove or restart it")
+    answered, pending = ray.wait(list(addresses), num_returns=len(addresses), timeout=PATIENCE)
+    if pending:
+        raise ConfigError(
+            f"--on-ray: node {addresses[pending[0]]} does not answer in {PATIENCE:g} s: remove or restart it"
+        )
     own = _find_version()
     for answer in answered:
         try:
             theirs, sees = ray.get(answer)
         except ray.exceptions.RayError as error:
-            why = str(error).strip().splitlines()[-1][:200]
-            raise ConfigError(f"--on-ray: node {asked[answer]} cannot run Arena ({why}): install it there") from None
+            reason = str(error).strip().splitlines()[-1][:200]
+            raise ConfigError(
+                f"--on-ray: node {addresses[answer]} cannot run Arena ({reason}): install it there"
+            ) from None
         if theirs != own:
-            raise ConfigError(f"--on-ray: node {asked[answer]} has arena {theirs}, this machine {own}: install one")
+            raise ConfigError(f"--on-ray: node {addresses[answer]} has arena {theirs}, this machine {own}: install one")
         if not sees:
             raise ConfigError(
-                f"--on-ray: node {asked[answer]} does not see {existing}: --out must be on a shared file system"
+                f"--on-ray: node {addresses[answer]} does not see {existing}: --out must be on a shared file system"
             )
     return int(sum(node["Resources"]["CPU"] for node in nodes)) or 1

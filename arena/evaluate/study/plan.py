@@ -89,8 +89,8 @@ class Plan:
         """Return the number of iterations in the run's metrics, of those that `iterations` counts."""
         places = [run.path]
         if is_pipeline(run.path):
-            counted = self._experiments(run.arm)
-            places = [stage for stage in find_begun_stages(run.path) if stage.name[len("NN-") :] in counted]
+            experiments = self._experiments(run.arm)
+            places = [stage for stage in find_begun_stages(run.path) if stage.name[len("NN-") :] in experiments]
         return sum(read_plain(path).count(b"\n") for place in places if (path := place / METRICS).exists())
 
     def _experiments(self, arm: str) -> dict[str, Experiment]:
@@ -119,26 +119,26 @@ def plan(
     """
     check_arms(experiment)
     _check_sample(require_study(experiment), seeds)
-    wanted, place, record = anchor_recipe(experiment), folder / EXPERIMENT, find_record(folder / name)
-    recorded = _require_same(_compose_recorded(record), wanted, folder / name) if record else None
+    recipe, place, record = anchor_recipe(experiment), folder / EXPERIMENT, find_record(folder / name)
+    recorded = _require_same(_compose_recorded(record), recipe, folder / name) if record else None
     if place.exists():
-        stored = _require_same(compose_recipe([file_layer(place)]), wanted, place)
+        stored_recipe = _require_same(compose_recipe([file_layer(place)]), recipe, place)
     elif recorded is None and folder.exists() and (not folder.is_dir() or find_foreign_files(folder)):
         raise ConfigError(
             f"{folder} exists and is no folder of a study or sweep (it has no {EXPERIMENT}): choose another --out"
         )
     else:
-        stored = _store_experiment(place, recorded or fit(wanted), wanted)
-    return Plan(folder=folder, experiment=stored, arms=arms, seeds=seeds, recorded=index_runs(record), name=name)
+        stored_recipe = _store_experiment(place, recorded or fit(recipe), recipe)
+    return Plan(folder=folder, experiment=stored_recipe, arms=arms, seeds=seeds, recorded=index_runs(record), name=name)
 
 
-def _store_experiment(place: Path, fitted: Recipe, wanted: Recipe) -> Recipe:
-    """Write the fitted experiment to `place` and return it, or return what another process wrote there first."""
+def _store_experiment(place: Path, fitted_recipe: Recipe, recipe: Recipe) -> Recipe:
+    """Write the fitted experiment to `place` and return it, or return the one that another process wrote first."""
     with lock_folder(make_folder(place.parent)):
         if place.exists():
-            return _require_same(compose_recipe([file_layer(place)]), wanted, place)
-        write_atomic(place, recipe_to_yaml(fitted))
-    return fitted
+            return _require_same(compose_recipe([file_layer(place)]), recipe, place)
+        write_atomic(place, recipe_to_yaml(fitted_recipe))
+    return fitted_recipe
 
 
 def _compose_recorded(record: Record) -> Recipe:
@@ -163,15 +163,15 @@ FREE = ("minutes", "family", "warm")
 """Settings of a study that may change later, because they affect no run and no verdict."""
 
 
-def _require_same(stored: Recipe, wanted: Recipe, place: Path) -> Recipe:
+def _require_same(stored_recipe: Recipe, recipe: Recipe, place: Path) -> Recipe:
     """Return the stored experiment with the wanted values of `FREE`. Raises ConfigError if anything else differs."""
-    if stored.study and wanted.study:
-        study = stored.study.model_copy(update={name: getattr(wanted.study, name) for name in FREE})
-        stored = with_study(stored, study)
-    before, now = recipe_to_plain(stored), recipe_to_plain(wanted)
+    if stored_recipe.study and recipe.study:
+        study = stored_recipe.study.model_copy(update={name: getattr(recipe.study, name) for name in FREE})
+        stored_recipe = with_study(stored_recipe, study)
+    before, now = recipe_to_plain(stored_recipe), recipe_to_plain(recipe)
     automatic = {name: before[name] for name in AUTO if name in before and now.get(name, AUTO[name]) == "auto"}
     if other := list_differences(before, now | automatic):
         more = f" and {len(other) - 1} more" if len(other) > 1 else ""
-        again = "give the options it was begun with, restore it, or choose another --out"
-        raise ConfigError(f"{place} is another experiment: {other[0]}{more}: {again}")
-    return stored
+        advice = "give the options it was begun with, restore it, or choose another --out"
+        raise ConfigError(f"{place} is another experiment: {other[0]}{more}: {advice}")
+    return stored_recipe

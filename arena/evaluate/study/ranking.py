@@ -26,9 +26,9 @@ class RankedSetting(NamedTuple):
 
 def rank(results: Results, points: Mapping[str, Point]) -> list[RankedSetting]:
     """Return the settings that have runs: arm by arm in the order of `points`, best mean first and NaN last."""
-    tried = [point.settings for point in points.values()]
-    shared = [setting for setting in tried[0] if all(setting in other for other in tried)]
-    own = {name: [it for it in point.settings if it not in shared] for name, point in points.items()}
+    settings_by_point = [point.settings for point in points.values()]
+    shared = [setting for setting in settings_by_point[0] if all(setting in other for other in settings_by_point)]
+    own = {name: [setting for setting in point.settings if setting not in shared] for name, point in points.items()}
     if not any(own.values()):
         own = {name: point.settings for name, point in points.items()}  # a single setting
     last = results.ends.last

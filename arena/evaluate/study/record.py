@@ -57,8 +57,8 @@ class Record(BaseModel):
         for run in self.runs:
             if run.arm not in self.study.names:
                 raise ValueError(f"'{run.arm}' is none of its arms ({', '.join(self.study.names)})")
-            needed = self.study.also if run.arm == self.study.arm else ()
-            if missing := [name for name in needed if name not in run.also]:
+            required = self.study.also if run.arm == self.study.arm else ()
+            if missing := [name for name in required if name not in run.also]:
                 raise ValueError(f"{run.arm}, seed {run.seed} lacks the figure {missing[0]}")
             if lengths.setdefault(run.arm, len(run.curve)) != len(run.curve):
                 raise ValueError(f"{run.arm}, seed {run.seed} has another number of iterations than other seeds")

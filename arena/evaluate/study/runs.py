@@ -75,7 +75,7 @@ class Runner:
         """One message per failed run."""
         self._running: dict[Run, Task] = {}
         self._donors = find_donors(plan, self.due)
-        self._counted = {run: plan.count_iterations(run) for run in self.due}
+        self._iterations_done = {run: plan.count_iterations(run) for run in self.due}
 
     @property
     def running(self) -> list[Run]:
@@ -142,18 +142,18 @@ class Runner:
         return self.plan.run(next((arm for arm in arms if arm in spec.warm), spec.arm), run.seed)
 
     def _report(self, run: Run, step: Callable[[Run, int], None]) -> None:
-        now = self.plan.count_iterations(run)
-        if now > self._counted[run]:  # iterations that a killed run repeats count once
-            step(run, now - self._counted[run])
-            self._counted[run] = now
+        iterations_done = self.plan.count_iterations(run)
+        if iterations_done > self._iterations_done[run]:  # iterations that a killed run repeats count once
+            step(run, iterations_done - self._iterations_done[run])
+            self._iterations_done[run] = iterations_done
 
     def _remove_ended(self, step: Callable[[Run, int], None]) -> Iterator[str]:
         """Remove ended runs from the running ones, and yield a message for each that failed.
 
         Calls `step` as `run` does for an ended run's last iterations.
         """
-        ended = [(run, code) for run, child in self._running.items() if (code := child.poll()) is not None]
-        for run, code in ended:
+        exit_codes = [(run, code) for run, child in self._running.items() if (code := child.poll()) is not None]
+        for run, code in exit_codes:
             del self._running[run]
             self._report(run, step)
             if code or not is_done(self.plan, run):

@@ -61,13 +61,13 @@ def judge(spec: StudySpec, last: Values, bounds: Bounds, seeds: int, gauges: Gau
 def decide(spec: StudySpec, last: Values, bounds: Bounds) -> Decision:
     """Return the p-values of the verdicts `holds` and `contradicted` on the runs' final values."""
     width, sign = bounds[1] - bounds[0], -1.0 if spec.verdict.less_is_better else 1.0
-    found = []
+    tails = []
     for arm in spec.verdict.better_than:
         both = sorted(last[spec.arm].keys() & last[arm].keys())
         differences = [sign * (last[spec.arm][seed] - last[arm][seed]) for seed in both]
-        found.append(compute_tails(differences, (-width, width), spec.verdict.by))
-    better = min(1.0, 2.0 * max(one.above for one in found))
-    worse = min(1.0, 2.0 * min(one.below for one in found) * len(found))
+        tails.append(compute_tails(differences, (-width, width), spec.verdict.by))
+    better = min(1.0, 2.0 * max(one.above for one in tails))
+    worse = min(1.0, 2.0 * min(one.below for one in tails) * len(tails))
     return Decision(better, worse)
 
 

@@ -24,7 +24,7 @@ class GameAction(Action):  # type: ignore[misc]  # openenv is untyped here
 
 
 class GameObservation(Observation):  # type: ignore[misc]
-    """Observation of the seat: all that is new to it since its last act, and the inherited `reward` and `done`."""
+    """Observation of the seat: the news since its last act, with the inherited `reward` and `done`."""
 
     text: str
     legal: list[str] | None

@@ -77,15 +77,15 @@ class Adaptive(RolloutPart):
         """Distribute the plans' total number of attempts over their deals, and cap the length of solved deals."""
         deals = [list(group) for _, group in groupby(plans, _deal_key)]
         counts = self.split_attempts([(deal[0].game, deal[0].seed) for deal in deals], len(plans))
-        number, planned = plans[0].identity.deal, list[MatchPlan]()
+        number, adapted = plans[0].identity.deal, list[MatchPlan]()
         for deal, count in zip(deals, counts, strict=True):
             options, capped = self.cap_options(deal[0].game, deal[0].seed, deal[0].options)
             for attempt in range(count):
-                identity = replace(deal[0].identity, deal=number + len(planned))
+                identity = replace(deal[0].identity, deal=number + len(adapted))
                 # Plans of a group differ in the first of their `draws`, the number of the attempt.
                 draws = (attempt, *deal[0].draws[1:]) if deal[0].group >= 0 else deal[0].draws
-                planned.append(replace(deal[0], identity=identity, draws=draws, options=dict(options), capped=capped))
-        return planned
+                adapted.append(replace(deal[0], identity=identity, draws=draws, options=dict(options), capped=capped))
+        return adapted
 
     def observe(self, k: int, records: Sequence[MatchRecord]) -> None:
         """Count each match as an attempt, and as a success if its trained seats' mean payoff exceeds `above`."""
@@ -119,8 +119,8 @@ class Adaptive(RolloutPart):
     def load(self, state: Mapping[str, Sequence[int]]) -> None:
         """Restore the outcomes. Raises ValueError for a deal with more successes than attempts."""
         deals = _OUTCOMES.validate_python(state)
-        if wrong := [deal for deal, row in deals.items() if row[SUCCESSES] > row[ATTEMPTS]]:
-            raise ValueError(f"deal {wrong[0]} was solved more often than it was played")
+        if invalid := [deal for deal, row in deals.items() if row[SUCCESSES] > row[ATTEMPTS]]:
+            raise ValueError(f"deal {invalid[0]} was solved more often than it was played")
         self._deals = deals
 
     def _rate(self, game: str, seed: int) -> float:

@@ -166,9 +166,9 @@ def declare(**declarations: Any) -> Callable[[MakePart], MakePart]:
     return attach
 
 
-def get_declaration(chosen: PartConfig) -> Declaration:
-    """Return what a part declared with `declare`, or the defaults."""
-    return getattr(part(chosen.kind, chosen.name), "declaration", Declaration())
+def get_declaration(config: PartConfig) -> Declaration:
+    """Return the declaration that a part made with `declare`, or the default one."""
+    return getattr(part(config.kind, config.name), "declaration", Declaration())
 
 
 def read_instructions(parts: Sequence[PartConfig], states: Sequence[Any]) -> dict[str, str]:
@@ -177,32 +177,32 @@ def read_instructions(parts: Sequence[PartConfig], states: Sequence[Any]) -> dic
     Raises ValueError, TypeError or KeyError if a state is invalid.
     """
     texts: dict[str, str] = {}
-    for chosen, state in zip(parts, states, strict=False):  # a run's first checkpoint may have no states
-        texts |= get_declaration(chosen).instructions(state)
+    for config, state in zip(parts, states, strict=False):  # a run's first checkpoint may have no states
+        texts |= get_declaration(config).instructions(state)
     return texts
 
 
 def check_parts(parts: Sequence[PartConfig], setup: Setup) -> None:
     """Raise ValueError, naming the part, if one cannot work with the setup."""
-    for chosen in parts:
-        _check(chosen, get_declaration(chosen).check, setup)
+    for config in parts:
+        _check(config, get_declaration(config).check, setup)
 
 
 def check_tables(parts: Sequence[PartConfig], tables: Sequence[SeatedGame], policies: Mapping[str, bool]) -> None:
     """Raise ValueError, naming the part, if one cannot work with the run's tables."""
-    for chosen in parts:
-        _check(chosen, get_declaration(chosen).check_tables, tables, policies)
+    for config in parts:
+        _check(config, get_declaration(config).check_tables, tables, policies)
 
 
-def _check(chosen: PartConfig, check: Callable[..., None], *arguments: Any) -> None:
+def _check(config: PartConfig, check: Callable[..., None], *arguments: Any) -> None:
     try:
-        check(*arguments, **chosen.with_defaults().settings)
+        check(*arguments, **config.with_defaults().settings)
     except ValueError as error:
-        raise ValueError(f"play.parts: {chosen.name}: {error}") from None
+        raise ValueError(f"play.parts: {config.name}: {error}") from None
     except Exception as error:
-        if not (path := file_of(chosen.name)):
+        if not (path := file_of(config.name)):
             raise
-        raise ValueError(f"play.parts: {chosen.name}: {error_line(error, path)}") from error
+        raise ValueError(f"play.parts: {config.name}: {error_line(error, path)}") from error
 
 
 def learner_seats(plan: MatchPlan) -> list[str]:

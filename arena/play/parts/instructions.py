@@ -75,20 +75,22 @@ def _check_tables(
 
     `policies` are the names of the policies with weights. Its values (whether they are trained) are not used.
     """
-    held = [table.roles[seat].role for table in tables for seat, policy in table.holders.items() if policy in policies]
+    played_roles = [
+        table.roles[seat].role for table in tables for seat, policy in table.holders.items() if policy in policies
+    ]
     for role, rule in roles.items():
-        if role not in held:
-            known = ", ".join(dict.fromkeys(held))
-            raise ValueError(f"no policy plays the role {role}{nearest(role, held)} (there are: {known})")
+        if role not in played_roles:
+            known = ", ".join(dict.fromkeys(played_roles))
+            raise ValueError(f"no policy plays the role {role}{nearest(role, played_roles)} (there are: {known})")
         if rule.writer is not None and rule.writer not in policies:
             raise ValueError(f"{role}.writer: unknown policy '{rule.writer}' (policies: {', '.join(policies)})")
 
 
 def _get_best(state: Mapping[str, Any]) -> dict[str, str]:
     """Return each role's instruction with the best score, from the part's `state`; none for roles that played none."""
-    tried = _POPULATIONS.validate_python(state["tried"])
-    played = {role: [one for one in population if one.iterations] for role, population in tried.items()}
-    return {role: max(rows, key=lambda one: one.weight).text for role, rows in played.items() if rows}
+    populations = _POPULATIONS.validate_python(state["tried"])
+    scored_by_role = {role: [one for one in population if one.iterations] for role, population in populations.items()}
+    return {role: max(rows, key=lambda one: one.weight).text for role, rows in scored_by_role.items() if rows}
 
 
 @declare(check=_check, check_tables=_check_tables, instructions=_get_best)
@@ -119,32 +121,32 @@ class Instructions(RolloutPart):
         """Last turn of each role's worst match in each of the latest iterations, oldest first."""
         self.candidates: dict[str, str] = {}
         """New instruction of each role on trial in the current iteration."""
-        self.renewed = 0
+        self.last_renewal = 0
         """Latest iteration for which `plan` has checked if new instructions are due."""
 
     def state(self) -> dict[str, Any]:
         """Return {"tried": populations by role, "failed": last turns of the worst matches by role} as JSON."""
-        tried = {role: [one._asdict() for one in each] for role, each in self.populations.items()}
-        return {"tried": tried, "failed": {role: [*each] for role, each in self.failed.items()}}
+        populations = {role: [one._asdict() for one in each] for role, each in self.populations.items()}
+        return {"tried": populations, "failed": {role: [*each] for role, each in self.failed.items()}}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Restore the populations and the worst matches. A role that is not in the state keeps its initial texts."""
-        tried = _POPULATIONS.validate_python(state["tried"])
-        self.populations |= {role: population for role, population in tried.items() if role in self.rules}
+        populations = _POPULATIONS.validate_python(state["tried"])
+        self.populations |= {role: population for role, population in populations.items() if role in self.rules}
         self.failed = _FAILED.validate_python(state["failed"])
 
     async def plan(self, k: int, plans: list[MatchPlan]) -> list[MatchPlan]:
         """Return the plans with an instruction drawn per deal. First add a new instruction to each role that is due."""
-        if self.renewed < k:
-            self.renewed = k
+        if self.last_renewal < k:
+            self.last_renewal = k
             for role in self.find_due(k):
-                rule, written = self.rules[role], ""
+                rule, new_text = self.rules[role], ""
                 if rule.writer is not None:
                     ranked = sorted(self.populations[role], key=lambda one: -one.weight)
                     scored = [(one.weight, one.text) for one in ranked]
                     asker, failed = self.context.asker, self.failed.get(role, ())
-                    written = await write_instruction(asker, rule.writer, (self.seed, k), role, scored, failed)
-                if text := self.propose(k, role, written) if rule.verify else self.add(k, role, written):
+                    new_text = await write_instruction(asker, rule.writer, (self.seed, k), role, scored, failed)
+                if text := self.propose(k, role, new_text) if rule.verify else self.add(k, role, new_text):
                     self.context.note(f"iteration {k}: {role} tries the instruction {text!r}")
         return self.assign(k, plans)
 
@@ -156,24 +158,24 @@ class Instructions(RolloutPart):
 
     def assign(self, k: int, plans: Iterable[MatchPlan]) -> list[MatchPlan]:
         """Return the plans of iteration `k` with instructions at models' seats, drawn once per role and deal."""
-        drawn: dict[tuple[str, int], str] = {}
+        texts: dict[tuple[str, int], str] = {}
         trials = {role: self.rules[role].verify for role in self.candidates}
 
         def draw_text(role: str, deal: int) -> str:
-            if (role, deal) not in drawn and trials.get(role):
+            if (role, deal) not in texts and trials.get(role):
                 trials[role] -= 1
-                drawn[role, deal] = self.candidates[role]
-            elif (role, deal) not in drawn:
+                texts[role, deal] = self.candidates[role]
+            elif (role, deal) not in texts:
                 rng = generator(self.seed, k, "instruct", role, f"{deal}")
                 place = int(rng.choice(len(self.populations[role]), p=self.probabilities(role)))
-                drawn[role, deal] = self.populations[role][place].text
-            return drawn[role, deal]
+                texts[role, deal] = self.populations[role][place].text
+            return texts[role, deal]
 
         def with_instructions(plan: MatchPlan) -> MatchPlan:
             seats = {
-                seat: replace(held, instruction=draw_text(held.role, plan.seed))
-                for seat, held in plan.seats.items()
-                if held.kind == "model" and held.role in self.rules
+                seat: replace(seating, instruction=draw_text(seating.role, plan.seed))
+                for seat, seating in plan.seats.items()
+                if seating.kind == "model" and seating.role in self.rules
             }
             return replace(plan, seats={**plan.seats, **seats})
 
@@ -201,8 +203,8 @@ class Instructions(RolloutPart):
 
     def metrics(self, records: Sequence[MatchRecord]) -> dict[str, dict[str, float]]:
         """Return the number of different instructions in an iteration's matches, as `instructions.used`."""
-        used = {(held.role, held.instruction) for record in records for held in record.seats.values()}
-        return {"instructions": {"used": float(sum(bool(text) for _, text in used))}}
+        instructions = {(seating.role, seating.instruction) for record in records for seating in record.seats.values()}
+        return {"instructions": {"used": float(sum(bool(text) for _, text in instructions))}}
 
     def find_due(self, k: int) -> list[str]:
         """Return the roles that get a new instruction before iteration `k`: every `rule.every` iterations."""
@@ -224,9 +226,9 @@ class Instructions(RolloutPart):
         It is `text` or, if that is empty or known, a crossover of two instructions.
         """
         known, rng = {"", *(one.text for one in self.populations[role])}, generator(self.seed, k, "crossover", role)
-        written = to_one_line(text, MAX_INSTRUCTION)
-        crossed = (self._crossover(role, rng) for _ in range(CROSSOVER_ATTEMPTS))
-        if text := next((one for one in (written, *crossed) if one not in known), ""):
+        new_text = to_one_line(text, MAX_INSTRUCTION)
+        crossovers = (self._crossover(role, rng) for _ in range(CROSSOVER_ATTEMPTS))
+        if text := next((one for one in (new_text, *crossovers) if one not in known), ""):
             self.candidates[role] = text
         return text
 
@@ -255,8 +257,8 @@ def _score_instructions(role: str, records: Iterable[MatchRecord]) -> tuple[dict
     rows = [
         (record, seat, record.payoffs[seat])
         for record in records
-        for seat, held in record.seats.items()
-        if held.role == role and held.instruction and seat in record.payoffs
+        for seat, seating in record.seats.items()
+        if seating.role == role and seating.instruction and seat in record.payoffs
     ]
     scores: dict[str, list[float]] = {}
     for game in {record.game for record, _, _ in rows}:

@@ -111,11 +111,11 @@ def patch_metrics(records: Sequence[MatchRecord]) -> dict[str, float]:
         progress.append(min(1.0, right / length))
         success.append(float("replaced" not in own and record.report.get("ended") not in CUT))
     acts = [source for each in sources for source in each]
-    wrong, agreed = acts.count("replaced"), acts.count("policy")
+    replaced, agreed = acts.count("replaced"), acts.count("policy")
     sop_parts = sum(progress) / len(records), sum(success) / len(records)
     return {
         "count": acts.count("patch") / len(records),
-        "agreed": agreed / max(1, agreed + wrong),
+        "agreed": agreed / max(1, agreed + replaced),
         "progress": sop_parts[0],
         "success": sop_parts[1],
         "sop": sum(sop_parts) / 2,

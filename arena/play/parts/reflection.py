@@ -41,5 +41,5 @@ def make_prompt(ranked: Sequence[tuple[float, str]], failed: Sequence[str]) -> s
 def describe_last_turn(record: MatchRecord, seat: str) -> str:
     """Return messages and reply of the seat's last turn, shortened to one line; "" if it took none."""
     turns = [turn for turn in record.turns if turn.seat == seat]
-    read = " ".join(message.text for message in turns[-1].messages) if turns else ""
-    return f"It read: {to_one_line(read, 300)} It wrote: {to_one_line(turns[-1].raw, 300)}" if turns else ""
+    observation = " ".join(message.text for message in turns[-1].messages) if turns else ""
+    return f"It read: {to_one_line(observation, 300)} It wrote: {to_one_line(turns[-1].raw, 300)}" if turns else ""

@@ -77,18 +77,18 @@ class Screening(RolloutPart):
         for iteration in reader.iterations():
             for row in reader.read(iteration, streams=False):
                 if row["status"] == "finished" and row.get("source", "played") == "played":
-                    trained = [seat for seat, held in row["seats"].items() if held["trained"]]
+                    trained = [seat for seat, seating in row["seats"].items() if seating["trained"]]
                     mean = sum(row["payoffs"].get(seat, 0.0) for seat in trained) / max(1, len(trained))
                     yield row["game"], row["seed"], mean > self.above
 
     async def plan(self, k: int, plans: list[MatchPlan]) -> list[MatchPlan]:
         """Replace the seed of each planned deal by that of a screened deal of the same game."""
-        planned = list[MatchPlan]()
+        screened_plans = list[MatchPlan]()
         for place, (_, deal) in enumerate(groupby(plans, lambda plan: (plan.group, plan.seed))):
             matches = list(deal)
             epoch, seed = self._pick_deal(matches[0].game, (k - 1) * len({plan.group for plan in plans}) + place)
-            planned += [replace(plan, seed=seed, draws=(*plan.draws, epoch)) for plan in matches]
-        return planned
+            screened_plans += [replace(plan, seed=seed, draws=(*plan.draws, epoch)) for plan in matches]
+        return screened_plans
 
     def _pick_deal(self, game: str, number: int) -> tuple[int, int]:
         """Return (pass over the screened deals, seed) for the run's deal with this number, counted from 0.

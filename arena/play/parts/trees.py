@@ -131,7 +131,7 @@ class Tree:
     def __init__(self, plans: Sequence[MatchPlan], rule: TreeRule, vocabulary_size: dict[str, int], seed: int) -> None:
         """Prepare a tree with one match per plan. `vocabulary_size` is by policy; `seed` is the run's."""
         self.rule, self.vocabulary_size, self.seed = rule, vocabulary_size, seed
-        self._plans, self._started, self._left = list(plans), 0, len(plans)
+        self._plans, self._started, self._remaining = list(plans), 0, len(plans)
         """Plans of matches that start at the deal, number of those started, and number of matches still to plan."""
         self._paths: list[_Path] = []
         self._chains: dict[MatchId, int] = {}
@@ -154,12 +154,12 @@ class Tree:
             self._decide_starts = False
             if self._paths and (more := self._take_plans(self._count_starts(self._paths[0].record) - 1)):
                 return more
-        while self._left and self._turn < max((len(path.record.turns) for path in self._paths), default=0):
+        while self._remaining and self._turn < max((len(path.record.turns) for path in self._paths), default=0):
             branches = list(self._draw_branches())
             self._turn += 1
             if branches:
                 return branches
-        return self._take_plans(self._left)
+        return self._take_plans(self._remaining)
 
     def add_match(self, record: MatchRecord) -> None:
         """Add a finished match of the tree, whose turns may then be branched."""
@@ -168,14 +168,14 @@ class Tree:
 
     def _take_plans(self, count: int) -> list[MatchPlan]:
         """Take up to `count` further plans of matches that start at the deal."""
-        plans = self._plans[self._started : self._started + min(count, self._left)]
-        self._started, self._left = self._started + len(plans), self._left - len(plans)
+        plans = self._plans[self._started : self._started + min(count, self._remaining)]
+        self._started, self._remaining = self._started + len(plans), self._remaining - len(plans)
         return plans
 
     def _draw_branches(self) -> Iterator[MatchPlan]:
         """Yield the plans of branches drawn at the current turn, at most one per finished match."""
         for path in self._paths:
-            if not self._left or not (turn := self._find_branchable_turn(path)):
+            if not self._remaining or not (turn := self._find_branchable_turn(path)):
                 continue
             place = (path.record.iteration, "tree", str(path.record.identity.first_attempt), f"{turn.index}")
             coin = generator(self.seed, *place).random()
@@ -183,7 +183,7 @@ class Tree:
                 path.chain = 0
                 continue
             path.chain += 1
-            self._left -= 1
+            self._remaining -= 1
             branch = Branch(path.record, turn.index)
             self._chains[branch.identity] = path.chain
             yield replace(path.plan, identity=branch.identity, branch=branch, source="branched")

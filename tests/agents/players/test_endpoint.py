@@ -87,7 +87,7 @@ def test_reply_and_request_fields():
     with Server(reply_with(make_completion("BET | hm", "stop", (31, 5)))) as server:
         endpoint, answer = server.ask()
     assert (answer.text, answer.finish, answer.tokens) == ("BET | hm", "stop", 5)
-    assert (endpoint.spend.read, endpoint.spend.wrote) == (31, 5)
+    assert (endpoint.spend.input_tokens, endpoint.spend.output_tokens) == (31, 5)
     path, headers, body = server.requests[0]
     assert path == "/v1/chat/completions" and headers["authorization"] == f"Bearer {KEY}"
     assert body["model"] == "m" and body["messages"] == CHAT and body["max_tokens"] == 16
@@ -132,7 +132,7 @@ def test_a_reply_without_text_is_asked_for_again_and_is_no_act(kind):
     with Server(reply_with(body)) as server:
         endpoint, line = server.fails(attempts=2)
     assert f"the reply has no text: {reason}" in line and "(2 attempts)" in line
-    assert (endpoint.spend.read, endpoint.spend.wrote) == (20, 4), "which the server was paid for"
+    assert (endpoint.spend.input_tokens, endpoint.spend.output_tokens) == (20, 4), "which the server was paid for"
     with Server(reply_with(body), reply_with(make_completion())) as server:
         assert server.ask()[1].text == "BET"
     first, second = [body["seed"] for _, _, body in server.requests]
@@ -228,7 +228,7 @@ def test_rubbish_is_refused_and_paid_for_as_estimated(body):
     with Server(reply_with(body)) as server:
         endpoint, line = server.fails(attempts=2)
     assert "the reply is not" in line and "(2 attempts)" in line and len(server.requests) == 2
-    assert endpoint.spend.wrote == 32
+    assert endpoint.spend.output_tokens == 32
 
 
 def test_error_with_status_200_is_reported():
@@ -246,7 +246,7 @@ def test_error_with_status_200_is_reported():
 def test_usage_without_sense_is_estimated(usage):
     with Server(reply_with({**make_completion(usage=None), "usage": usage})) as server:
         endpoint, answer = server.ask()
-    assert answer.tokens == endpoint.spend.wrote == 16 and 10 < endpoint.spend.read < 50
+    assert answer.tokens == endpoint.spend.output_tokens == 16 and 10 < endpoint.spend.input_tokens < 50
 
 
 @pytest.mark.parametrize("answer", [flood, partial(flood, status=500)])
@@ -282,7 +282,7 @@ def test_unreachable_server_is_reported():
 def test_transient_errors_are_retried_without_cost(status):
     with Server(reply_with({"error": {"message": "busy"}}, status), reply_with(make_completion())) as server:
         endpoint, answer = server.ask()
-    assert answer.text == "BET" and (endpoint.spend.read, endpoint.spend.wrote) == (10, 2)
+    assert answer.text == "BET" and (endpoint.spend.input_tokens, endpoint.spend.output_tokens) == (10, 2)
 
 
 def test_retry_after_is_obeyed_in_seconds_and_as_a_date():
@@ -378,7 +378,7 @@ def test_the_spend_limit_ends_calls():
         answers = asyncio.run(all_asked())
         late = asyncio.run(all_asked())  # another event loop, as in a run's next iteration
     failed = [answer for answer in answers if isinstance(answer, EndpointError)]
-    assert 0 < len(failed) < 30 and endpoint.spend.read + endpoint.spend.wrote <= 100
+    assert 0 < len(failed) < 30 and endpoint.spend.input_tokens + endpoint.spend.output_tokens <= 100
     assert "spend limit: 100 tokens for the whole run" in str(failed[0])
     assert sum(not isinstance(a, Exception) for a in answers + late) == len(server.requests) <= 6
 
@@ -488,7 +488,7 @@ def test_each_server_has_its_own_key_account_and_rate(monkeypatch):
         for spec in ("endpoint:m", "endpoint@local:m", "endpoint@local:n"):
             asyncio.run(servers.at(spec).ask(parse_endpoint(spec)[1], CHAT, Sampling(), 1))
     assert servers.at("endpoint@local:n") is servers.at("endpoint@local:m")
-    assert servers.at("endpoint:m").spend.read == 10 and servers.at("endpoint@local:m").spend.read == 60
+    assert servers.at("endpoint:m").spend.input_tokens == 10 and servers.at("endpoint@local:m").spend.input_tokens == 60
     assert first.requests[0][1]["authorization"] == f"Bearer {KEY}"
     assert [headers["authorization"] for _, headers, _ in two.requests] == ["Bearer another-secret"] * 2
     assert servers.status() == "3 replies, 0 requests under way"

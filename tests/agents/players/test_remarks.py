@@ -53,30 +53,30 @@ def is_true(text, seen):
     pool, values = seen.pool, seen.values
     which = [ITEMS.index(word) for word in groups.groups() if word in ITEMS]
     number = next((int(word) for word in groups.groups() if word.isdigit()), None)
-    own: Any = worth(values, seen.asked) if seen.asked is not None else None
-    earlier: Any = worth(values, seen.before) if seen.before is not None else None
-    offered = 0 if seen.theirs is None else worth(values, remainder(pool, seen.theirs))
+    own: Any = worth(values, seen.demand) if seen.demand is not None else None
+    earlier: Any = worth(values, seen.last_demand) if seen.last_demand is not None else None
+    offered = 0 if seen.offer is None else worth(values, remainder(pool, seen.offer))
     best = [k for k in range(3) if all(values[k] > values[other] for other in range(3) if other != k)]
     if kind in ("favourite", "each", "kept", "won", "swap"):
         assert which[:1] == best
     return {
         "favourite": lambda: True,
         "each": lambda: values[which[0]] == number,
-        "swap": lambda: seen.asked[which[0]] == pool[which[0]] and seen.asked[which[1]] == 0,
+        "swap": lambda: seen.demand[which[0]] == pool[which[0]] and seen.demand[which[1]] == 0,
         "useless": lambda: values[which[0]] == 0,
-        "given": lambda: seen.asked[which[0]] == 0,
-        "kept": lambda: seen.theirs[which[0]] == pool[which[0]],
-        "won": lambda: seen.asked is None and seen.theirs[which[0]] == 0,
+        "given": lambda: seen.demand[which[0]] == 0,
+        "kept": lambda: seen.offer[which[0]] == pool[which[0]],
+        "won": lambda: seen.demand is None and seen.offer[which[0]] == 0,
         "own": lambda: number == own,
         "lower": lambda: number == own < earlier,
         "less": lambda: own < earlier,
-        "same": lambda: seen.asked == seen.before,
+        "same": lambda: seen.demand == seen.last_demand,
         "offered": lambda: number == offered,
         "little": lambda: offered < own,
-        "late": lambda: seen.left <= 3,
-        "last": lambda: seen.left == 1,
-        "first": lambda: seen.theirs is None,
-        "taken": lambda: seen.asked is None,
+        "late": lambda: seen.turns_left <= 3,
+        "last": lambda: seen.turns_left == 1,
+        "first": lambda: seen.offer is None,
+        "taken": lambda: seen.demand is None,
     }[kind]()
 
 

@@ -373,7 +373,7 @@ def test_training_opponents_are_found() -> None:
     imitated = "policies.shared.imitate={scripted: [random]}"
     opponents = find_training_opponents(compose([text_layer("test", SHARED), set_layer(league), set_layer(imitated)]))
     assert opponents == ({"nash"}, {"random"})
-    assert find_training_opponents(compose([text_layer("test", SEPARATE)])).met == {"random"}, "it holds a seat"
+    assert find_training_opponents(compose([text_layer("test", SEPARATE)])).opponents == {"random"}, "it holds a seat"
     assert find_training_opponents(None) == (set(), set())
 
 
@@ -383,4 +383,4 @@ def test_own_versions_count_as_training_opponents(tmp_path: Path) -> None:
     opponents = find_training_opponents(None).with_own(
         run, ["random", f"{run}@3", f"{tmp_path}/link:shared", f"{run}2@3"]
     )
-    assert opponents.met == {f"{run}@3", f"{tmp_path}/link:shared"}
+    assert opponents.opponents == {f"{run}@3", f"{tmp_path}/link:shared"}

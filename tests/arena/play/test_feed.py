@@ -159,7 +159,7 @@ def test_fast_turns_leave_some_matches_out(tmp_path: Path, monkeypatch: pytest.M
             feed._write()
         feed.end_match(f"0001-{number - 20:04d}")
     feed.close()
-    assert feed._spent <= feeding.MAX_TIME_SHARE * now[0] + 0.011
+    assert feed._seconds_spent <= feeding.MAX_TIME_SHARE * now[0] + 0.011
     assert 20 < followed < 200
 
 

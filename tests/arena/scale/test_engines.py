@@ -68,7 +68,7 @@ class TwoEngines:
 
     async def wait_until_ready(self) -> None:
         """Wait until both engines are ready."""
-        while not all(place.ready for place in self.engine._slots):
+        while not all(place.is_ready for place in self.engine._slots):
             await asyncio.sleep(0.05)
 
     async def send_signal(self, index: int, number: int) -> None:
@@ -210,7 +210,7 @@ def test_engine_restarted_during_learning_waits_for_the_next_version(two_engines
         await engine.publish("f", 0, folder)
         await trainer.update(trainer.plan(make_ragged_samples(1), np.random.default_rng(0)))
         await two_engines.send_signal(0, signal.SIGKILL)
-        while all(place.ready for place in engine._slots):
+        while all(place.is_ready for place in engine._slots):
             await asyncio.sleep(0.01)
         await two_engines.wait_until_ready()
         restarted, running = engine._slots
@@ -221,7 +221,7 @@ def test_engine_restarted_during_learning_waits_for_the_next_version(two_engines
             engine.forget(one.key)
 
         await two_engines.send_signal(1, signal.SIGKILL)
-        while all(place.ready for place in engine._slots):
+        while all(place.is_ready for place in engine._slots):
             await asyncio.sleep(0.01)
         waiting = asyncio.ensure_future(engine.generate(make_requests("s")))
         assert_equal_completions(
