@@ -155,7 +155,7 @@ def read_text(name: str, game: Game, utterance: Utterance, text: str) -> Reading
     if isinstance(game, Clinic):
         return game.table.words.understand(text, utterance.act.partition(" ")[2])
     assert isinstance(game, Desk)
-    return game.customer.read(text, proposed=True)
+    return game.customer.read(text, has_proposal=True)
 
 
 def summarize_written(name: str, dialogues: list[Dialogue]) -> dict[str, Any]:
