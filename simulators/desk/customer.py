@@ -31,13 +31,13 @@ OPENINGS: Mapping[Manner, str] = {
     "vague": "Hello, well, let me think. I would like to {ask}, I think.",
     "hurried": "Hi, quickly please: I need to {ask}.",
 }
-NEXT: Mapping[Manner, str] = {
+NEXT_REQUESTS: Mapping[Manner, str] = {
     "plain": "Thank you. I would also like to {ask}.",
     "terse": "Next: {ask}.",
     "vague": "Thanks. Oh, there was something more. I would like to {ask}.",
     "hurried": "Good. I also need to {ask}.",
 }
-STILL: Mapping[Manner, str] = {
+REMINDERS: Mapping[Manner, str] = {
     "plain": "As I said, I would like to {ask}.",
     "terse": "I want to {ask}.",
     "vague": "Sorry, where were we? I would like to {ask}.",
@@ -47,10 +47,10 @@ YES: Mapping[Manner, str] = {
     "plain": "Yes, please go ahead.", "terse": "Yes.", "vague": "Yes, I think that is right.", "hurried": "Yes, do it.",
 }  # fmt: skip
 NO = "No, that is not what I asked for."
-WHY = "Why not?"
-INSIST = "Are you sure? Please make an exception."
+REASON_QUESTION = "Why not?"
+EXCEPTION_REQUEST = "Are you sure? Please make an exception."
 GOODBYE = "Thank you, that was all. Goodbye."
-ENOUGH = "I have had enough of this. Goodbye."
+IMPATIENT_GOODBYE = "I have had enough of this. Goodbye."
 
 
 @dataclass
@@ -171,7 +171,7 @@ class Customer:
             "no": NO,
             "identity": " ".join(_identity_texts(self.choose_identity())),
             "number": self._number_statement()[1],
-            "request": STILL[self.manner].format(ask=self._word_request()),
+            "request": REMINDERS[self.manner].format(ask=self._word_request()),
             "bye": GOODBYE,
         }
 
@@ -237,9 +237,9 @@ class Customer:
         patience = PERSONAS[self.record.persona].patience
         remaining = 1 if patience == 1 else ENDURANCE * patience - self.fruitless
         if may_leave(goal=False, patience=remaining, pending=self.is_write_pending):
-            return self._leave("left", ENOUGH)
+            return self._leave("left", IMPATIENT_GOODBYE)
         if not replies:
-            replies = [self._say("instruct", "reason", WHY) if speech.denies else self._remind(outcome)]
+            replies = [self._say("instruct", "reason", REASON_QUESTION) if speech.denies else self._remind(outcome)]
         return " ".join(replies)
 
     def follow(self, steps: Sequence[Step]) -> tuple[bool, list[str]]:
@@ -301,7 +301,7 @@ class Customer:
         outcome.denial_reasons, self.session.consent = speech.reasons, None
         if self.record.insists and not self.has_insisted:
             self.has_insisted = True
-            return [self._say("instruct", "exception", INSIST)]
+            return [self._say("instruct", "exception", EXCEPTION_REQUEST)]
         outcome.is_closed = True
         return []
 
@@ -310,14 +310,14 @@ class Customer:
         missing = [self.facts[name].asks for name in self.goal.facts if name not in outcome.told_facts]
         if missing and (outcome.is_written or not self.goal.tool):
             return self._say("instruct", "fact", f"I would like to know {join_words(missing)}.")
-        return self._ask(STILL)
+        return self._ask(REMINDERS)
 
     def _start_next_goal(self) -> str:
         open_goals = [n for n in range(len(self.record.goals)) if not self.is_closed(n)]
         if not open_goals:
             return self._leave("served", GOODBYE)
         self.set_goal(open_goals[0])
-        return self._ask(NEXT)
+        return self._ask(NEXT_REQUESTS)
 
     def _leave(self, reason: str, words: str) -> str:
         self.departure = reason

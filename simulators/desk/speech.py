@@ -24,10 +24,12 @@ VERBS = ("ASK", "CONFIRM", "TELL", "DENY", "ELSE", "SAY", "DONE")
 
 SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 REQUEST = re.compile(r"\?|\b(?:please|need|provide|give|share|require|ask)\b", re.IGNORECASE)
-WHO = re.compile(
+IDENTITY_QUESTION = re.compile(
     r"\b(?:e-?mail|postcode|post code|postal code|zip|identity|verify you|who you are|your (?:full )?name)\b", re.I
 )
-WHICH = re.compile(r"\b(?:which|what)\b.*\b(?:order|booking)\b|\b(?:order|booking) (?:number|id|code)\b", re.IGNORECASE)
+NUMBER_QUESTION = re.compile(
+    r"\b(?:which|what)\b.*\b(?:order|booking)\b|\b(?:order|booking) (?:number|id|code)\b", re.IGNORECASE
+)
 AGREE = re.compile(
     r"\b(?:(?:shall|should) (?:i|we)|(?:can|may|could|might) (?:i|we) "
     r"(?!have|ask|get|know|see|help|assist|be|check|take)|"
@@ -43,9 +45,11 @@ AGREE = re.compile(
     r"(?:^|[,:;-]) *(?:ok|okay|right|correct|yes|agreed|all ?right|alright) *\?",
     re.IGNORECASE,
 )
-OPEN = re.compile(r"^\W*(?:\w+, |so |and |or |but )?(?:what|which|how|where|when|who|why)\b", re.IGNORECASE)
+OPEN_QUESTION = re.compile(r"^\W*(?:\w+, |so |and |or |but )?(?:what|which|how|where|when|who|why)\b", re.IGNORECASE)
 """Start of a question that cannot be answered with yes."""
-MORE = re.compile(r"\b(?:anything|something|what) else\b|\bfurther\b.*\?|\bhow (?:can|may) i help", re.IGNORECASE)
+FURTHER_QUESTION = re.compile(
+    r"\b(?:anything|something|what) else\b|\bfurther\b.*\?|\bhow (?:can|may) i help", re.IGNORECASE
+)
 REFUSAL = re.compile(
     r"\b(?:can ?not|can't|cant|unable|not able|no longer possible|won't|impossible|forbidden|prohibited|may not|"
     r"(?:not|isn't|aren't|wasn't) (?:allowed|possible|permitted|eligible|accepted|authori[sz]ed)|"
@@ -147,11 +151,11 @@ def read_text(shown: str, text: str, world: World, rules: Sequence[Rule]) -> Spe
     tools = frozenset(tool for tool, verbs in world.verbs.items() if any(f" {verb} " in words for verb in verbs))
     steps = read_steps(sentences) if world.handset else ()
     agree = not denies and any(map(_asks_consent, sentences)) and bool(tools or not steps)
-    more = any(MORE.search(sentence) for sentence in sentences)
+    more = any(FURTHER_QUESTION.search(sentence) for sentence in sentences)
     return Speech(
         shown,
-        identity=not agree and any(WHO.search(sentence) for sentence in asking),
-        number=not agree and any(WHICH.search(sentence) for sentence in asking),
+        identity=not agree and any(IDENTITY_QUESTION.search(sentence) for sentence in asking),
+        number=not agree and any(NUMBER_QUESTION.search(sentence) for sentence in asking),
         proposal=Proposal(None, tools, frozenset(NUMBER.findall(text))) if agree else None,
         facts=_read_facts(sentences, world.facts),
         denies=denies,
@@ -164,9 +168,9 @@ def read_text(shown: str, text: str, world: World, rules: Sequence[Rule]) -> Spe
 def _asks_consent(sentence: str) -> bool:
     """Return True if a sentence asks for consent to an action, rather than to confirm an email or a number."""
     found = AGREE.search(sentence)
-    if not found or OPEN.match(sentence):
+    if not found or OPEN_QUESTION.match(sentence):
         return False
-    return found[0].lower() != "confirm" or not (WHO.search(sentence) or WHICH.search(sentence))
+    return found[0].lower() != "confirm" or not (IDENTITY_QUESTION.search(sentence) or NUMBER_QUESTION.search(sentence))
 
 
 def _read_confirm(rest: str) -> Speech:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulators.agreement import read_agreement
-from simulators.desk.customer import INSIST, NO, YES
+from simulators.desk.customer import EXCEPTION_REQUEST, NO, YES
 
 AGREEMENTS = """
 Yes. | Yes please. | Yes, please go ahead. | Yes, I think that is right. | Yes, do it. | OK. | Okay | ok, thanks |
@@ -122,7 +122,7 @@ def test_reply_with_yes_and_no_is_not_agreement():
 
 def test_classifies_scripted_answers():
     assert {read_agreement(text) for text in YES.values()} == {"inform"}
-    assert read_agreement(NO) == "deny" and read_agreement(INSIST) is None
+    assert read_agreement(NO) == "deny" and read_agreement(EXCEPTION_REQUEST) is None
 
 
 @given(
