@@ -120,13 +120,11 @@ async def fork(
         for arm in arms
     ]
     records_by_arm, failed = await _play(fork_point, tables, experiment.seed, n, on_finish)
-    pairs = [
-        forks for forks in zip(*records_by_arm, strict=True) if all(forks)
-    ]  # a fork that failed in one arm has no pair
+    # A fork that failed in one arm has no pair.
+    pairs = [forks for forks in zip(*records_by_arm, strict=True) if all(forks)]
     if not pairs:
-        raise PlayError(
-            f"no fork of {match} was finished: {max(failed, key=lambda reason: failed[reason], default='')}"
-        )
+        reason = max(failed, key=lambda reason: failed[reason], default="")
+        raise PlayError(f"no fork of {match} was finished: {reason}")
     figures = [_collect_figures(records) for records in zip(*pairs, strict=True)]
     return ForkResults(
         fork_point=fork_point, original_players=original_players, new_players=new_players,

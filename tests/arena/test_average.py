@@ -21,7 +21,8 @@ name: merged
 precision: fp32
 threads: 1
 game: {name: kuhn_poker, options: {illegal: end, talk: false}}
-policies: {player: {model: nano}}
+policies:
+  player: {model: nano, imitate: {scripted: [random], matches: 64, epochs: 2, minibatches: 4, lr: 1e-3}}
 seats:
   first: {role: nano_kuhn, policy: player}
   second: {role: nano_kuhn, policy: player}

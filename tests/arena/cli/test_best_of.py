@@ -93,11 +93,14 @@ def test_contender_judges_itself_by_default(tmp_path: Path) -> None:
         (["--panel", "negotiation"], "--panel does not go with --best-of"),
         (["--against", "random,nash"], "one contender for all other seats"),
         (["--game", "kuhn_poker,nim"], "one --game"),
-        (["--game", "kuhn_poker"], "reports no `success`"),
     ],
 )
 def test_contradictory_options_are_refused(arguments: list[str], message: str) -> None:
     assert message in get_refusal(*COMMAND, *arguments)
+
+
+def test_game_without_success_is_refused() -> None:
+    assert "reports no `success`" in get_refusal("eval", "random", "--game", "kuhn_poker", "--best-of", "4")
 
 
 def test_options_require_best_of() -> None:

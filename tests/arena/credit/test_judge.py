@@ -373,6 +373,7 @@ def test_resume_with_model_judge_is_bit_equal(tmp_path: Path) -> None:
 def test_run_judged_by_an_endpoint(tmp_path: Path) -> None:
     with serve_judge(lambda text: "bold: 9" if "deal: False" in text else "bold: 0") as server:
         changes = [f"endpoint.url={server.url}", "iterations=1", "policies.shared.imitate=null"]
+        changes.append("game.options.penalty=0")
         text = CONFIG.replace("policy: wise", "policy: endpoint:wise")
         config = compose([text_layer("test", text), *map(set_layer, changes)])
         assert "wise" not in config.playing() and find_used_servers(config)[""].url == server.url

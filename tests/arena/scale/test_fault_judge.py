@@ -9,7 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import yaml
 
+from agents.role import load_role
 from arena.cli.loop import wait
 from arena.records import MatchRecord, is_excused
 from arena.store.reader import RunReader
@@ -50,7 +52,11 @@ def test_intact_run_has_no_findings(run_copy: Path) -> None:
 
 def test_waived_penalties_of_cut_replies_are_no_findings(tmp_path: Path) -> None:
     """Untrained weights write replies up to the limit of tokens."""
-    lab = open_lab(tmp_path / "run", make_experiment("policies.shared.imitate=null"))
+    role = load_role("nano_opener").model_dump(mode="json", exclude_defaults=True) | {"role": "excused"}
+    role["sampling"]["truncated"] = "excused"
+    (tmp_path / "excused.yaml").write_text(yaml.safe_dump(role))
+    seat = f"seats.opener.role={tmp_path / 'excused.yaml'}"
+    lab = open_lab(tmp_path / "run", make_experiment("policies.shared.imitate=null", seat))
     wait(lab.run())
     turns = [turn for row in RunReader(tmp_path / "run").log.read(1) for turn in MatchRecord.from_json(row).turns]
     assert any(is_excused(turn) for turn in turns)
