@@ -102,9 +102,7 @@ async def fork(
     record = replace(record, game=resolve_game_name(record.game, experiment))
     fork_point = require_forkable(ForkPoint(record, turn, act), new_players)
     notes: dict[str, None] = {}
-    original_players = {
-        seat: _find_spec(reader.path, experiment, seating, notes) for seat, seating in record.seats.items()
-    }
+    original_players = {s: _find_spec(reader.path, experiment, seating, notes) for s, seating in record.seats.items()}
     for line in notes:
         loader.note(line)
     changed = original_players | new_players
@@ -119,13 +117,12 @@ async def fork(
         {seat: _with_run_role(roles.get(seat), players[name], record.game, seat) for seat, name in arm.items()}
         for arm in arms
     ]
-    records_by_arm, failed = await _play(fork_point, tables, experiment.seed, n, on_finish)
-    # A fork that failed in one arm has no pair.
-    pairs = [forks for forks in zip(*records_by_arm, strict=True) if all(forks)]
+    records, failed = await _play(fork_point, tables, experiment.seed, n, on_finish)
+    pairs = [forks for forks in zip(*records, strict=True) if all(forks)]  # a fork that failed in one arm has no pair
     if not pairs:
         reason = max(failed, key=lambda reason: failed[reason], default="")
         raise PlayError(f"no fork of {match} was finished: {reason}")
-    figures = [_collect_figures(records) for records in zip(*pairs, strict=True)]
+    figures = [_collect_figures(arm) for arm in zip(*pairs, strict=True)]
     return ForkResults(
         fork_point=fork_point, original_players=original_players, new_players=new_players,
         logged=_list_outcomes(record), forked=figures[-1], unchanged=figures[0] if len(arms) > 1 else {},
