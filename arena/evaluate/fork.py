@@ -102,9 +102,7 @@ async def fork(
     record = replace(record, game=resolve_game_name(record.game, experiment))
     fork_point = require_forkable(ForkPoint(record, turn, act), new_players)
     notes: dict[str, None] = {}
-    original_players = {
-        seat: _find_spec(reader.path, experiment, seating, notes) for seat, seating in record.seats.items()
-    }
+    original_players = {name: _find_spec(reader.path, experiment, seat, notes) for name, seat in record.seats.items()}
     for line in notes:
         loader.note(line)
     changed = original_players | new_players
@@ -120,13 +118,10 @@ async def fork(
         for arm in arms
     ]
     records_by_arm, failed = await _play(fork_point, tables, experiment.seed, n, on_finish)
-    pairs = [
-        forks for forks in zip(*records_by_arm, strict=True) if all(forks)
-    ]  # a fork that failed in one arm has no pair
+    # a fork that failed in one arm has no pair
+    pairs = [forks for forks in zip(*records_by_arm, strict=True) if all(forks)]
     if not pairs:
-        raise PlayError(
-            f"no fork of {match} was finished: {max(failed, key=lambda reason: failed[reason], default='')}"
-        )
+        raise PlayError(f"no fork of {match} was finished: {max(failed, key=failed.__getitem__, default='')}")
     figures = [_collect_figures(records) for records in zip(*pairs, strict=True)]
     return ForkResults(
         fork_point=fork_point, original_players=original_players, new_players=new_players,
