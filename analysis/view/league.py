@@ -46,9 +46,8 @@ def build_league_graph(run: Path) -> dict[str, Any]:
     counts = seats.groupby("policy")["match"].nunique().sort_values(ascending=False, kind="stable")
     learners = {str(name) for name in seats.loc[seats["trained"], "policy"]}
     names = [str(name) for name in counts.index[:MAX_NODES]]
-    ratings_by_policy = {
-        str(row["policy"]): [row["mu"], row["sigma"]] for row in ratings(log).to_dict("records")
-    }  # the last wins
+    rating_rows = ratings(log).to_dict("records")
+    ratings_by_policy = {str(row["policy"]): [row["mu"], row["sigma"]] for row in rating_rows}  # the last wins
     return {
         "nodes": [
             {
