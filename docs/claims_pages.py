@@ -251,9 +251,12 @@ def describe_exceptions(rows: Sequence[Row]) -> str:
 def describe_repeats(runs: Mapping[str, Mapping[str, Any]]) -> str:
     """Return a note on the repeated first runs of the studies (benchmarks/repeats.py), by study."""
     others = [name for name, run in runs.items() if not run["repeats"]]
-    equal = f"the first run of {len(runs) - len(others)} of {len(runs)} tried studies repeats bit by bit"
-    reason = "Most of them ran on 28 to 30 November 2026, when cut replies were not penalised (`sampling.truncated`)"
-    return f"- With today's code, {equal} (`python benchmarks/repeats.py`). Others: {', '.join(others)}. {reason}.\n"
+    return (
+        f"- With today's code, the first run of {len(runs) - len(others)} of {len(runs)} studies repeats bit by bit "
+        f"(`python benchmarks/repeats.py`).\n  The others are {', '.join(f'`{name}`' for name in others)}.\n"
+        "  They were recorded on 28 to 30 November 2026, when cut replies were excused by default\n"
+        "  (`sampling.truncated`). With that default `lmrl_maze-nano` and `mua_rl-nano` repeat; the rest were not tried.\n"
+    )
 
 
 def describe_hours(minutes: Iterable[float]) -> str:
