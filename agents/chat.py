@@ -113,8 +113,9 @@ class ChatFrame:
         """Return the ids of all tokens whose text contains any of these characters, without control ids."""
         ids = range(self._plain.get_vocab_size())
         texts = self._plain.decode_batch([[token] for token in ids], skip_special_tokens=False)
-        characters_set = set(characters)
-        found = (token for token, text in zip(ids, texts, strict=True) if not characters_set.isdisjoint(text))
+        found = (
+            token for token, text in zip(ids, texts, strict=True) if any(character in text for character in characters)
+        )
         return frozenset(found) - self.control_ids
 
     @property

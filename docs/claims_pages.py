@@ -255,7 +255,7 @@ def describe_repeats(runs: Mapping[str, Mapping[str, Any]]) -> str:
         f"- With today's code, the first run of {len(runs) - len(others)} of {len(runs)} studies repeats bit by bit "
         f"(`python benchmarks/repeats.py`).\n  The others are {', '.join(f'`{name}`' for name in others)}.\n"
         "  They were recorded on 28 to 30 November 2026, when cut replies were excused by default\n"
-        "  (`sampling.truncated`). With that default `lmrl_maze-nano` and `mua_rl-nano` repeat (others not tried).\n"
+        "  (`sampling.truncated`).\n"
     )
 
 

@@ -27,12 +27,12 @@ class CardKnowledge(NamedTuple):
         return self._replace(ranks=hint) if hint.isdigit() else self._replace(colours=hint[0])
 
     def fits(self, playable: set[str]) -> bool:
-        """Return True if the card is certainly one of the cards `playable`, such as R1."""
+        """Return True if the card is certainly one of the playable cards, such as R1."""
         colours = self.colours or {card[0] for card in playable}
         return bool(self.ranks) and all(colour + rank in playable for colour in colours for rank in self.ranks)
 
     def may_fit(self, playable: set[str]) -> bool:
-        """Return True if the card may be one of the playable cards `playable`."""
+        """Return True if the card may be one of the playable cards."""
         return any(card[0] in (self.colours or card) and card[1] in (self.ranks or card) for card in playable)
 
 

@@ -134,13 +134,13 @@ class World:
 
     def find_customer(self, email: str, postcode: str) -> dict[str, str]:
         """Verify a customer by email and postcode.
-        Sets `session.verified_customer` and returns {"verified": name}. Raises ValueError if nobody matches both.
+        Sets `session.verified_customer` and returns {"verified": name}. Raises ValueError if no customer matches both.
         """
         return self._verify("email", email, postcode)
 
     def find_customer_by_name(self, name: str, postcode: str) -> dict[str, str]:
         """Verify a customer by full name and postcode.
-        Sets `session.verified_customer` and returns {"verified": name}. Raises ValueError if nobody matches both.
+        Sets `session.verified_customer` and returns {"verified": name}. Raises ValueError if no customer matches both.
         """
         return self._verify("name", name, postcode)
 
